@@ -287,7 +287,7 @@ func TestServe(t *testing.T) {
 			break
 		}
 	}
-	for _, words := range []string{"2001-10-09 00:00Z", "3 used; 4 complete, 3 expected; control included", "<dd>ok</dd>", `role="img" aria-label="`, `href="/products/"`, "Initialisations in the input"} {
+	for _, words := range []string{"2001-10-09 00:00Z", "3 used; 4 complete, 3 expected; control included", "<dd>ok</dd>", `role="img" aria-label="`, `href="/products/"`, "first file"} {
 		if !strings.Contains(string(body), words) {
 			t.Errorf("the page has no %q", words)
 		}

@@ -96,7 +96,7 @@ func TestServeOutlives(t *testing.T) {
 	}
 	eventually(t, "no inits in the input", func() bool {
 		_, body := s.get("/metrics")
-		return strings.Contains(string(body), `ensemble_input_inits{state="issued"} 0`)
+		return strings.Contains(string(body), `ensemble_init_states{state="issued"} 0`)
 	})
 	for path, want := range map[string]int{"/healthz": 200, product(0): 200, product(1): 200} {
 		if r, _ := s.get(path); r.StatusCode != want {

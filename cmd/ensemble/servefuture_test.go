@@ -38,7 +38,7 @@ func TestServeFutureInit(t *testing.T) {
 	}
 	eventually(t, "both states", func() bool {
 		_, body := s.get("/status")
-		return json.Unmarshal(body, &status) == nil && len(status.Inits) == 2 && status.Inits[0].State == "failed" && status.Inits[1].State == "issued"
+		return json.Unmarshal(body, &status) == nil && len(status.Inits) == 2 && status.Inits[0].State == "failed" && status.Inits[1].State == "degraded"
 	})
 	if i := status.Inits[0]; i.Name != name(future) || !strings.Contains(i.Why, "days in the future") {
 		t.Errorf("the future one: %+v", i)

@@ -130,6 +130,12 @@ var kinds = schema.Kinds{
 		Format: func(v any) string { return Quote(string(v.(Deadline))) },
 		JSON:   map[string]any{"type": "string"},
 	},
+	reflect.TypeFor[CycleHour](): {
+		Want:   "an hour of the day in UTC, 00 to 23",
+		Parse:  func(n *yaml.Node, _ string) (any, error) { return parseCycleHour(n.Value) },
+		Format: func(v any) string { return fmt.Sprintf("%02d", int(v.(CycleHour))) },
+		JSON:   map[string]any{"type": []any{"integer", "string"}},
+	},
 	reflect.TypeFor[ensemble.Level](): {
 		Want: "a level such as 850hPa, 2m, surface or msl, or single",
 		Parse: func(n *yaml.Node, _ string) (any, error) {

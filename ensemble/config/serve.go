@@ -19,6 +19,7 @@ type Service struct {
 	AllowedHosts             []string      `key:"allowed_hosts"`
 	MaxAge                   time.Duration `key:"max_age"`
 	MaxFuture                time.Duration `key:"max_future"`
+	Schedule                 Schedule      `key:"schedule"`
 	RetryDelay               time.Duration `key:"retry_delay"`
 	ReadyMaxAge              time.Duration `key:"ready_max_age"`
 	Scores                   Path          `key:"scores"`
@@ -39,6 +40,10 @@ var serviceKeys = []schema.Key{
 		Help: "Older initialisations are ignored. Default: all are processed."},
 	{Path: "serve.max_future", Default: "1h", Check: Above(0), Example: "1h",
 		Help: "Longest time that an initialisation may lie in the future, by the clock of this machine. Later ones are not issued and never count as the newest."},
+	{Path: "serve.schedule.cycles", Example: "[00, 12]",
+		Help: "Hours of the initialisations that are due every day, in UTC. A missing initialisation is then reported as late. Default: no schedule."},
+	{Path: "serve.schedule.expected", Example: "init+6h40m",
+		Help: "When the products of a scheduled initialisation are expected: time after the initialisation, or the first time of day after it such as 06:40Z."},
 	{Path: "serve.retry_delay", Default: "1m", Check: Above(0), Example: "1m",
 		Help: "Delay before a failed initialisation is retried; doubled after each retry, up to an hour. Faults of its files and of the configuration are not retried before these change."},
 	{Path: "serve.ready_max_age", Check: Above(0), Example: "14h",
@@ -76,11 +81,11 @@ var hostName = regexp.MustCompile(`^[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?(\.
 
 // CheckService checks the rules that apply to `ensemble serve` only.
 //
-// Errors: exit 64 for a deadline that is one point in time.
+// Errors: exit 64 for a deadline that is one point in time, and for half a schedule.
 func (c *PredictConfig) CheckService() error {
 	if d := c.Members.Deadline; d != "" && !strings.HasPrefix(string(d), "+") && !d.NeedsInit() {
 		return c.fault("members.deadline", "members.deadline is a single point in time", "a service needs a deadline for every initialisation",
 			"write the time after the initialisation such as init+6h40m, a time of day such as 06:40Z, or the time after the first file such as +40m")
 	}
-	return nil
+	return c.checkSchedule()
 }

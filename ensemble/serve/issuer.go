@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"maps"
 	"path/filepath"
+	"reflect"
 	"runtime/debug"
 	"slices"
 	"sync"
@@ -35,6 +36,7 @@ type issuer struct {
 	o               Options
 	resident        *predict.Service
 	attempts        map[ensemble.Init]*attempt
+	late            map[string]bool          // initialisations that were late at the last poll
 	reportedMissing string                   // last logged reason for incomplete input
 	displayedInit   ensemble.Init            // initialisation whose maps the page shows, or will show
 	toDraw          chan *scoring.MapExample // buffered, capacity 1
@@ -44,7 +46,8 @@ type issuer struct {
 type attempt struct {
 	inputState string // identifies the state of the input files
 	count      int
-	done       bool // products were published
+	done       bool // products exist
+	kept       bool // they are of another model or version
 	next       time.Time
 	err        error
 }
@@ -210,6 +213,7 @@ func (u *issuer) poll(ctx context.Context) error {
 		if u.reportedMissing != lacked && u.reportedMissing != "" {
 			u.log.Warn("waiting for input", "why", u.reportedMissing)
 		}
+		u.logLate()
 		looked, again := time.Now(), false
 		for _, c := range starts {
 			if !u.isDue(c) {
@@ -228,6 +232,20 @@ func (u *issuer) poll(ctx context.Context) error {
 			return nil
 		}
 	}
+}
+
+// logLate logs each initialisation that has become late.
+func (u *issuer) logLate() {
+	now := map[string]bool{}
+	for _, i := range u.statuses() {
+		if i.State != late {
+			continue
+		}
+		if now[i.Name] = true; !u.late[i.Name] {
+			u.log.Warn("an initialisation is late", "init", i.Name, "expected_by", i.ExpectedBy.Format(time.RFC3339), "why", i.Why)
+		}
+	}
+	u.late = now
 }
 
 // dropRemoved deletes the attempts of initialisations that are no longer in the input.
@@ -270,7 +288,7 @@ func (u *issuer) attemptInit(ctx context.Context, c predict.Candidate) {
 	log := u.log.With("init", product.InitName(c.Init), "attempt", t.count, "seconds", seconds(begun))
 	if errors.Is(err, product.ErrOtherModel) { // products from before a promotion or an update
 		log.Info("products of another model or version are kept")
-		res, err = &predict.Result{Existing: 1}, nil
+		res, err, t.kept = &predict.Result{Existing: 1}, nil, true
 	}
 	if t.err = err; err != nil {
 		code := exit.CodeOf(err)
@@ -328,37 +346,17 @@ func (u *issuer) issue(ctx context.Context, c predict.Candidate, shown func(*sco
 // isTransient reports whether a retry with the same files and configuration may succeed.
 func isTransient(code exit.Code) bool { return code != exit.Usage && code != exit.BadData }
 
-// updateStarts updates the status of all initialisations in the input, for requests and metrics.
+// updateStarts updates the status of all initialisations in the input.
 func (u *issuer) updateStarts(starts []predict.Candidate, unread []predict.UnreadableFile) {
 	var list []InitStatus
-	n := map[string]int{}
 	for _, c := range starts {
-		s := InitStatus{Name: product.InitName(c.Init), State: waiting, Since: c.Since.UTC(), Why: c.Missing}
-		if !c.Deadline.IsZero() {
-			d := c.Deadline.UTC()
-			s.Deadline = &d
-		}
-		t := u.attempts[c.Init]
-		switch {
-		case t != nil && t.inputState == c.State && t.err != nil:
-			s.State, s.Why, s.Attempts = failed, exit.OneLine(t.err), t.count
-			if !t.next.IsZero() {
-				next := t.next.UTC()
-				s.NextAttempt = &next
-			}
-		case t != nil && t.inputState == c.State && t.done:
-			s.State = issued
-		case c.Due:
-			s.State = due
-		}
-		n[s.State]++
-		list = append(list, s)
+		list = append(list, u.statusOf(c))
 	}
-	u.metrics.queue(n, len(unread))
+	u.metrics.unread.set(float64(len(unread)))
 	u.mu.Lock()
 	aside := u.resident.Unrelated()
 	some := aside[:min(len(aside), maxIgnored)]
-	same := fmt.Sprint(list, unread, some, u.reportedMissing) == fmt.Sprint(u.inits, u.unread, u.ignored, u.missingInput) && u.ignoredCount == len(aside)
+	same := reflect.DeepEqual(list, u.inits) && slices.Equal(unread, u.unread) && slices.Equal(some, u.ignored) && u.reportedMissing == u.missingInput && u.ignoredCount == len(aside)
 	u.mu.Unlock()
 	if !same {
 		u.change(func() {

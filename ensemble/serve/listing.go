@@ -108,15 +108,19 @@ func (h *handler) listProducts(w *response, r *http.Request, name string) {
 	asJSON(w, r, out)
 }
 
+// statusSchema identifies the meaning of the fields of a Status. Fields may be added under the same schema.
+const statusSchema = "ensemble.status/1"
+
 // Status is the JSON response of /status.
 type Status struct {
+	Schema       string                `json:"schema"` // statusSchema
 	Version      string                `json:"version"`
 	Ready        bool                  `json:"ready"`
 	Why          string                `json:"why,omitempty"` // reason for which it is not ready
 	Model        string                `json:"model_checksum,omitempty"`
 	Newest       *InitSummary          `json:"newest"`                  // with products, not in the future; null: none
 	Future       []string              `json:"future"`                  // initialisations with products that are in the future
-	Inits        []InitStatus          `json:"inits"`                   // in the input
+	Inits        []InitStatus          `json:"inits"`                   // in the input and in the schedule, the newest first
 	MissingInput string                `json:"input_missing,omitempty"` // reason for missing input
 	Unreadable   []UnreadableFile      `json:"unreadable_files"`
 	Ignored      []input.UnrelatedFile `json:"ignored_files"` // files in input directories that are no input; at most 100
@@ -135,7 +139,7 @@ func (h *handler) status(w *response, r *http.Request) { asJSON(w, r, h.summary(
 // summary returns the Status.
 func (s *state) summary() Status {
 	why := s.notReadyReason()
-	out := Status{Version: version.String(), Ready: why == "", Why: why, Future: append([]string{}, s.future()...), Inits: []InitStatus{}, Unreadable: []UnreadableFile{}, Ignored: []input.UnrelatedFile{}}
+	out := Status{Schema: statusSchema, Version: version.String(), Ready: why == "", Why: why, Future: append([]string{}, s.future()...), Inits: append([]InitStatus{}, s.statuses()...), Unreadable: []UnreadableFile{}, Ignored: []input.UnrelatedFile{}}
 	if c := s.newest(); c != nil {
 		l := c.listed()
 		out.Newest = &l
@@ -145,7 +149,6 @@ func (s *state) summary() Status {
 	if s.model != nil {
 		out.Model = s.model.Checksum
 	}
-	out.Inits = append(out.Inits, s.inits...)
 	for _, u := range s.unread {
 		out.Unreadable = append(out.Unreadable, UnreadableFile{u.Path, u.Reason})
 	}

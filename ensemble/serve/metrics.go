@@ -21,7 +21,7 @@ type metrics struct {
 	families []family
 
 	inits, failures, reloads          *counter
-	inputInits                        *gauge
+	states                            *gauge
 	unread, lastIssued                *gauge
 	modelReady, modelFinished         *gauge
 	products                          productGauges
@@ -31,7 +31,7 @@ type metrics struct {
 
 // productGauges follow the products on disk.
 type productGauges struct {
-	ready, future, lastInit                       *gauge
+	ready, future, lastInit, lateness             *gauge
 	membersUsed, membersComplete, membersExpected *gauge
 }
 
@@ -57,7 +57,8 @@ func newMetrics(version string) *metrics {
 	m.modelFinished = level("ensemble_model_finished_timestamp_seconds", "Unix time at which training of the model ended.")
 	m.inits = count("ensemble_inits_total", "Initialisations with products: issued, degraded or already existing.", "result")
 	m.failures = count("ensemble_init_failures_total", "Failed attempts by exit code.", "code")
-	m.inputInits = level("ensemble_input_inits", "Initialisations in the input by state; due ones are the queue.", "state")
+	m.states = level("ensemble_init_states", "Initialisations of the input and of the schedule by state.", "state")
+	m.products.lateness = level("ensemble_lateness_seconds", "Longest time since the products of a late initialisation were expected; 0: none is late.")
 	m.unread = level("ensemble_input_files_unreadable", "Input files of unknown initialisation.")
 	m.products.membersUsed = level("ensemble_members_used", "Members that the newest products use.")
 	m.products.membersComplete = level("ensemble_members_complete", "Complete members in the input of the newest products.")
@@ -79,14 +80,14 @@ func newMetrics(version string) *metrics {
 	for _, r := range []string{"issued", "degraded", "existing"} {
 		m.inits.add(0, r)
 	}
-	for _, s := range []string{waiting, due, issued, failed} {
-		m.inputInits.set(0, s)
+	for _, s := range initStates {
+		m.states.set(0, s)
 	}
 	for _, r := range []string{"applied", "rejected"} {
 		m.reloads.add(0, r)
 	}
 	m.responseBytes.add(0)
-	for _, g := range []*gauge{m.modelReady, m.products.ready, m.products.future, m.unread, m.products.membersUsed, m.products.membersComplete, m.products.membersExpected, m.lastIssued, m.products.lastInit} {
+	for _, g := range []*gauge{m.modelReady, m.products.ready, m.products.future, m.products.lateness, m.unread, m.products.membersUsed, m.products.membersComplete, m.products.membersExpected, m.lastIssued, m.products.lastInit} {
 		g.set(0)
 	}
 	return m
@@ -112,14 +113,6 @@ func (m *metrics) issued(c *initProducts, res *predict.Result, begun time.Time) 
 		m.lastIssued.set(unix(time.Now()))
 		m.issueTime.observe(time.Since(begun).Seconds())
 	}
-}
-
-// queue records the number of initialisations in each state, and of unreadable files.
-func (m *metrics) queue(states map[string]int, unread int) {
-	for _, s := range []string{waiting, due, issued, failed} {
-		m.inputInits.set(float64(states[s]), s)
-	}
-	m.unread.set(float64(unread))
 }
 
 // unix is the Unix time in seconds, to the millisecond.

@@ -35,7 +35,8 @@ func TestMetricsText(t *testing.T) {
 	m.products.lastInit.set(unix(initOf(c.name)))
 	m.products.membersExpected.set(float64(c.manifest.MembersExpected))
 	m.failures.add(2, "66")
-	m.queue(map[string]int{waiting: 3}, 4)
+	m.states.set(3, waiting)
+	m.unread.set(4)
 	for _, s := range []float64{0.0005, 0.001, 0.3, 1000} {
 		m.requestTime.observe(s)
 	}
@@ -86,7 +87,7 @@ func TestMetricsText(t *testing.T) {
 		`ensemble_inits_total{"result": "existing"}`:                   "1.0",
 		`ensemble_inits_total{"result": "degraded"}`:                   "0.0",
 		`ensemble_init_failures_total{"code": "66"}`:                   "2.0",
-		`ensemble_input_inits{"state": "waiting"}`:                     "3.0",
+		`ensemble_init_states{"state": "waiting"}`:                     "3.0",
 		"ensemble_input_files_unreadable{}":                            "4.0",
 		"ensemble_members_expected{}":                                  "5.0",
 		"ensemble_http_connections{}":                                  "7.0",

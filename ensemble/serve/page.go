@@ -116,8 +116,9 @@ func (s *state) pageText() ([]report.Part, error) {
 // renderPage renders the page: status, initialisations in the input, latest maps and scores.
 func (s *state) renderPage() ([]report.Part, error) {
 	s.mu.Lock()
-	model, latest, starts, unread, lack, scores := s.model, s.maps, s.inits, s.unread, s.missingInput, string(s.options.Service.Scores)
+	model, latest, unread, lack, scores := s.model, s.maps, s.unread, s.missingInput, string(s.options.Service.Scores)
 	s.mu.Unlock()
+	starts := s.statuses()
 	p := &report.Page{Title: "Ensemble forecasts", Links: []report.Link{{Name: "Products", URL: "/products/"}, {Name: "Status", URL: "/status"}, {Name: "Metrics", URL: "/metrics"}}}
 	fact := func(name, format string, args ...any) {
 		p.Status = append(p.Status, report.Fact{Name: name, Text: fmt.Sprintf(format, args...)})
@@ -163,6 +164,11 @@ func (s *state) renderPage() ([]report.Part, error) {
 	if lack != "" {
 		p.Warnings = append(p.Warnings, "Input is missing: "+lack)
 	}
+	for _, i := range starts {
+		if i.State == late || i.State == failed {
+			p.Warnings = append(p.Warnings, fmt.Sprintf("Initialisation %s: %s: %s", initOf(i.Name).Format("2006-01-02 15:04Z"), i.State, i.Why))
+		}
+	}
 	if t := startTable(starts); len(t.Rows) > 0 {
 		p.Tables = append(p.Tables, t)
 	}
@@ -185,21 +191,24 @@ func (s *state) renderPage() ([]report.Part, error) {
 	return p.Parts(reports.PageFile, report.FileLimit)
 }
 
-// startTable lists the ten newest initialisations of the input, and all that are not published.
+// startTable lists the ten newest initialisations of the input and the schedule, and all that are not published.
 func startTable(starts []InitStatus) report.Table {
-	t := report.Table{Title: "Initialisations in the input", Columns: []string{"initialisation", "state", "since", "deadline", "why"}}
+	t := report.Table{Title: "Initialisations", Columns: []string{"initialisation", "state", "first file", "expected by", "deadline", "why"}}
+	minute := func(at *time.Time) string {
+		if at == nil {
+			return "none"
+		}
+		return formatMinute(*at)
+	}
 	for i, s := range starts {
 		if s.State == issued && i >= 10 || len(t.Rows) == 60 {
 			continue
 		}
-		deadline, why := "none", s.Why
-		if s.Deadline != nil {
-			deadline = formatMinute(*s.Deadline)
-		}
+		why := s.Why
 		if s.NextAttempt != nil {
 			why += ", next attempt at " + formatMinute(*s.NextAttempt)
 		}
-		t.Rows = append(t.Rows, []string{initOf(s.Name).Format("2006-01-02 15:04Z"), s.State, formatMinute(s.Since), deadline, why})
+		t.Rows = append(t.Rows, []string{initOf(s.Name).Format("2006-01-02 15:04Z"), s.State, minute(s.Since), minute(s.ExpectedBy), minute(s.Deadline), why})
 	}
 	return t
 }

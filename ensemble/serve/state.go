@@ -28,6 +28,7 @@ type state struct {
 	metrics      *metrics
 	limiter      *connLimiter
 	rate         *rate.Limiter             // rate limit of product downloads; nil: none
+	begun        time.Time                 // start of the service
 	lastProgress atomic.Pointer[time.Time] // time of the last progress, with monotonic clock
 
 	mu           sync.Mutex
@@ -43,27 +44,8 @@ type state struct {
 	page         page
 }
 
-// InitStatus is the processing status of an initialisation in the input.
-type InitStatus struct {
-	Name        string     `json:"name"`
-	State       string     `json:"state"` // "waiting", "due", "issued" or "failed"
-	Since       time.Time  `json:"since"` // arrival of its first file
-	Deadline    *time.Time `json:"deadline,omitempty"`
-	Why         string     `json:"why,omitempty"` // reason for waiting or failure
-	Attempts    int        `json:"attempts,omitempty"`
-	NextAttempt *time.Time `json:"next_attempt,omitempty"` // time of the next attempt after a failure
-}
-
-// States of an initialisation.
-const (
-	waiting = "waiting"
-	due     = "due"
-	issued  = "issued"
-	failed  = "failed"
-)
-
 func newState(o Options) *state {
-	s := &state{tree: newProductTree(o.Predict.Out), metrics: newMetrics(version.String()), options: o}
+	s := &state{tree: newProductTree(o.Predict.Out), metrics: newMetrics(version.String()), options: o, begun: o.Predict.Clock.Now()}
 	s.limiter = newConnLimiter(o.Service.MaxConnections, o.Service.MaxConnectionsPerAddress, func(why string) { s.metrics.rejected.add(1, why) })
 	if o.Service.RateLimit > 0 {
 		s.rate = rate.NewLimiter(rate.Limit(o.Service.RateLimit), max(chunkSize, int(min(int64(o.Service.RateLimit), 8<<20))))
@@ -170,6 +152,15 @@ func (s *state) updateGauges() {
 	}
 	m.ready.set(ready)
 	m.future.set(float64(len(s.future())))
+	list := s.statuses()
+	count := map[string]int{}
+	for _, i := range list {
+		count[i.State]++
+	}
+	for _, name := range initStates {
+		s.metrics.states.set(float64(count[name]), name)
+	}
+	m.lateness.set(lateness(list, s.now()).Seconds())
 	init, used, complete, expected := 0.0, 0, 0, 0
 	if c := s.newest(); c != nil {
 		init, used, complete, expected = unix(initOf(c.name)), len(c.manifest.MembersUsed), c.manifest.MembersComplete, c.manifest.MembersExpected
