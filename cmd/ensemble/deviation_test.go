@@ -39,7 +39,7 @@ func TestDeviatingMember(t *testing.T) {
 		expect := []string{"--set", "members.expected=4"}
 		f.predict(exit.BadData, []string{used, "member 2"}, used)
 		f.predict(exit.BadData, []string{unused, "member 3"}, append(slices.Clone(expect), unused)...)
-		f.made(f.predict(exit.OK, []string{"3 of 4 members are complete; missing: 2", k.words}, slices.Concat(degrade, expect, []string{used})...), "degraded", "0 1 3", "member 2: "+k.words)
+		f.made(f.predict(exit.OK, []string{"3 of 4 members are complete; missing: 2", "member 3 replaces 2", k.words}, slices.Concat(degrade, expect, []string{used})...), "degraded", "0 1 3", "member 2: "+k.words)
 		f.made(f.predict(exit.OK, []string{"3 of 4 members are complete; missing: 3", k.words}, slices.Concat(degrade, expect, []string{unused})...), "degraded", "0 1 2", "member 3: "+k.words)
 		f.made(f.predict(exit.OK, []string{"member 3 is left out: " + k.words}, unused), "ok", "0 1 2", "")
 	}

@@ -117,7 +117,7 @@ func TestDeadline(t *testing.T) {
 	cut := f.put("c.grib2", of(2)[:1000])
 	f.predict(exit.NotYet, []string{"no such file", "nothing_*.grib2"}, fastPolling("+0.1s", filepath.Join(f.dir, "nothing_*.grib2"))...)
 	f.predict(exit.BadData, []string{"declares", cut}, fastPolling("+0.3s", files...)...) // no longer growing: damaged
-	f.made(f.predict(exit.OK, []string{"left out, not complete at the deadline: " + cut}, fastPolling("+0.3s", append(slices.Clone(degrade), files...)...)...), "degraded", "0 1", "member 2: all of its fields are missing")
+	f.made(f.predict(exit.OK, []string{"left out, not complete at the deadline: " + cut + ": cut off (no 7777 at the end)"}, fastPolling("+0.3s", append(slices.Clone(degrade), files...)...)...), "degraded", "0 1", "member 2: all of its fields are missing")
 	f.predict(exit.NotYet, []string{"member 2 is in none"}, fastPolling("+0.3s", files[:2]...)...)
 	f.predict(exit.NotYet, []string{"lead 48h is in none"}, fastPolling("+0.2s", f.put("early.grib2", join(c[:2*perLead]...)))...) // without a deadline 65
 	// A growing file counts as incomplete, whatever it contains.

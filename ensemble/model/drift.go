@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
 
 	"github.com/ensemble-weather/ensemble/engine/ckpt"
@@ -126,6 +127,20 @@ func (m *Model) LoadDrift(dir string) (*Drift, error) {
 	}
 	return d, nil
 }
+
+// Words names the field for people, as in "temperature at 500 hPa +48 h".
+func (x DriftScore) Words() string {
+	v, ok := ensemble.VariableNamed(x.Variable)
+	if !ok || v.LongName == "" {
+		v.LongName = x.Variable
+	}
+	return fmt.Sprintf("%s at %s +%s", v.LongName, spaced(x.Level.ForVariable(x.Variable).String()), spaced(x.Lead.String()))
+}
+
+// spaced puts a space between a number and its unit.
+func spaced(text string) string { return beforeUnit.ReplaceAllString(text, "$1 $2") }
+
+var beforeUnit = regexp.MustCompile(`([0-9])([A-Za-z])`)
 
 // Name identifies the field, as in "t at 850hPa, 48h".
 func (x DriftScore) Name() string {

@@ -21,7 +21,9 @@ func CreateError(path string, err error) error {
 		e.What, e.Fix = "no space left", "free some space; rerun the same command"
 	case errors.Is(err, syscall.EDQUOT), errors.Is(err, syscall.EFBIG):
 		e.What, e.Fix = "disk quota or file size limit reached", "free some space or raise the limit; rerun the same command"
-	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
+	case errors.Is(err, syscall.EROFS):
+		e.Code, e.What, e.Why, e.Fix = CannotWrite, "read-only file system", "", "remount it for writing, or choose another directory"
+	case errors.Is(err, fs.ErrPermission):
 		e.Code, e.What, e.Fix = CannotWrite, "no permission to write", "choose another directory, or change its permissions"
 	case errors.Is(err, syscall.ENOTDIR), errors.Is(err, fs.ErrExist), errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.EISDIR):
 		e.Code, e.What, e.Fix = CannotWrite, "cannot create output", "choose another path"

@@ -26,6 +26,9 @@ func TestCreateAndRead(t *testing.T) {
 		{&Error{Code: RankLost}, RankLost, RankLost},
 		{errors.New("other"), IO, IO},
 	} {
+		if e := CreateError("x", c.err); errors.Is(c.err, syscall.EROFS) && e.Error() != "error[E073]: read-only file system\n  at: x\n  fix: remount it for writing, or choose another directory" {
+			t.Errorf("%v", e)
+		}
 		if got := CodeOf(CreateError("x", c.err)); got != c.create {
 			t.Errorf("Create(%v) is exit %d, want %d", c.err, got, c.create)
 		}

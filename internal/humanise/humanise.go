@@ -26,6 +26,15 @@ func Strings[T fmt.Stringer](items []T) []string {
 	return out
 }
 
+// And joins words by commas and a last "and": "1", "1 and 3", "1, 3 and 4".
+func And(words []string) string {
+	n := len(words) - 1
+	if n < 1 {
+		return strings.Join(words, "")
+	}
+	return strings.Join(words[:n], ", ") + " and " + words[n]
+}
+
 // MaxListed is the maximum number of words that List prints.
 const MaxListed = 10
 

@@ -19,6 +19,11 @@ func TestPhrases(t *testing.T) {
 			t.Errorf("%s: %q", one, got)
 		}
 	}
+	for want, words := range map[string][]string{"": nil, "1": {"1"}, "1 and 3": {"1", "3"}, "1, 3 and 4": {"1", "3", "4"}} {
+		if got := humanise.And(words); got != want {
+			t.Errorf("%q: %q", words, got)
+		}
+	}
 	if got := humanise.Strings([]time.Duration{time.Second, time.Hour}); !slices.Equal(got, []string{"1s", "1h0m0s"}) {
 		t.Error(got)
 	}

@@ -262,12 +262,12 @@ func TestDescribe(t *testing.T) {
 	f := &Field{Mean: cycle(280, 0.5), Spread: cycle(math.Log(1.5), 0.1), LeastSpread: math.Log(0.015), Departure: [2]float64{0, 1}}
 	valid := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	for want, s := range map[string]Summary{
-		"mean of t is 8 K above that of training (16.0 standard deviations)":          {Mean: 288, Spread: math.Log(1.5)},
-		"mean of t is 2.5 K below that of training (5.0 standard deviations)":         {Mean: 277.5, Spread: math.Log(1.5)},
-		"spread of t is 2 times that of training (6.9 standard deviations)":           {Mean: 280, Spread: math.Log(3)},
-		"spread of t is 0.333 times that of training (11.0 standard deviations)":      {Mean: 280, Spread: math.Log(0.5)},
-		"mean of t is 1e+06 K above that of training (1000000.0 standard deviations)": {Mean: 1000280, Spread: math.NaN()},
-		"spread of t is 2.72 times that of training (10.0 standard deviations)":       {Mean: math.NaN(), Spread: math.Log(1.5) + 1},
+		"mean t is 8.0 K above what training saw (16.0 standard deviations)":            {Mean: 288, Spread: math.Log(1.5)},
+		"mean t is 2.5 K below what training saw (5.0 standard deviations)":             {Mean: 277.5, Spread: math.Log(1.5)},
+		"spread of t is 2 times what training saw (6.9 standard deviations)":            {Mean: 280, Spread: math.Log(3)},
+		"spread of t is 0.333 times what training saw (11.0 standard deviations)":       {Mean: 280, Spread: math.Log(0.5)},
+		"mean t is 1000000.0 K above what training saw (1000000.0 standard deviations)": {Mean: 1000280, Spread: math.NaN()},
+		"spread of t is 2.72 times what training saw (10.0 standard deviations)":        {Mean: math.NaN(), Spread: math.Log(1.5) + 1},
 	} {
 		d := f.Distance(&Boxes{}, s, valid)
 		if math.IsNaN(d.Pattern) || d.Pattern != 0 {

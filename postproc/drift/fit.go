@@ -353,21 +353,29 @@ const equalMembers = 1e-7
 
 // Describe states the largest component of the field named field, whose values have a unit:
 //
-//	mean of t at 850hPa, 48h is 8 K above that of training (26.1 standard deviations)
+//	mean temperature at 500 hPa +48 h is 8.0 K above what training saw (26.1 standard deviations)
 func (d Distance) Describe(field, unit string) string {
 	size, what := d.Largest()
 	sd := fmt.Sprintf("%.1f standard deviations", size)
 	switch {
 	case what == "mean" && d.MeanShift < 0:
-		return fmt.Sprintf("mean of %s is %.3g %s below that of training (%s)", field, -d.MeanShift, unit, sd)
+		return fmt.Sprintf("mean %s is %s %s below what training saw (%s)", field, shiftText(-d.MeanShift), unit, sd)
 	case what == "mean":
-		return fmt.Sprintf("mean of %s is %.3g %s above that of training (%s)", field, d.MeanShift, unit, sd)
+		return fmt.Sprintf("mean %s is %s %s above what training saw (%s)", field, shiftText(d.MeanShift), unit, sd)
 	case what == "spread" && d.SpreadRatio < equalMembers:
 		return fmt.Sprintf("all members of %s are equal: no spread (%s)", field, sd)
 	case what == "spread":
-		return fmt.Sprintf("spread of %s is %.3g times that of training (%s)", field, d.SpreadRatio, sd)
+		return fmt.Sprintf("spread of %s is %.3g times what training saw (%s)", field, d.SpreadRatio, sd)
 	}
 	return fmt.Sprintf("pattern of %s deviates by %s", field, sd)
+}
+
+// shiftText formats a shift: one decimal from 1 on, two digits below.
+func shiftText(x float64) string {
+	if x >= 1 {
+		return fmt.Sprintf("%.1f", x)
+	}
+	return fmt.Sprintf("%.2g", x)
 }
 
 // Largest returns the largest absolute component and its name.

@@ -12,6 +12,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/model"
 	"github.com/ensemble-weather/ensemble/ensemble/run/input"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/humanise"
 	fio "github.com/ensemble-weather/ensemble/io"
 	"github.com/ensemble-weather/ensemble/io/product"
 )
@@ -241,6 +242,19 @@ func completeMembers(entries []ensemble.Entry, axes ensemble.Axes, deviating map
 	return out
 }
 
+// replacementText states which members replace which: "members 6 and 8 replace 1 and 3". More members than missing
+// ones replace an excluded control too.
+func replacementText(instead, missing []ensemble.Member) string {
+	names := humanise.Strings(missing[:min(len(missing), len(instead))])
+	if len(names) < len(instead) {
+		names = append([]string{"the excluded control"}, names...)
+	}
+	if len(instead) == 1 {
+		return fmt.Sprintf("member %s replaces %s", instead[0], humanise.And(names))
+	}
+	return fmt.Sprintf("members %s replace %s", humanise.And(humanise.Strings(instead)), humanise.And(names))
+}
+
 // isExpected reports whether a member belongs to a complete input: by its number, or by the number of members.
 func (d *inputPolicy) isExpected(m ensemble.Member) bool {
 	return slices.Contains(d.expectedMembers, m) || d.Members.Expected.Count > 0
@@ -313,7 +327,7 @@ func (d *inputPolicy) available(a *completeness) (input.Availability, *input.Fau
 		r.Warnings = append(r.Warnings, fmt.Sprintf("member %s is left out: %s", m, a.deviating[m].reason))
 	}
 	if instead != nil {
-		r.Warnings = append(r.Warnings, fmt.Sprintf("member %s replaces members that are excluded or missing", ensemble.MemberRanges(instead)))
+		r.Warnings = append(r.Warnings, replacementText(instead, slices.DeleteFunc(slices.Clone(d.modelMembers), has)))
 	}
 	short := func(code exit.Code, what, fix string) (input.Availability, *input.Fault) {
 		f := &input.Fault{Kind: input.FaultMissing, Code: code, What: what, Why: fmt.Sprintf("members %s of %d are complete", cmp.Or(ensemble.MemberRanges(a.complete), "none"), expected), Fix: fix}

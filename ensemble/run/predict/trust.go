@@ -165,7 +165,7 @@ func largestDrift(input []model.DriftScore, limit float64) (d *product.InputDrif
 		if size > limit {
 			d.BeyondLimit++
 			v, _ := ensemble.VariableNamed(x.Variable)
-			beyond = append(beyond, x.Describe(x.Name(), cmp.Or(v.Unit, "units")))
+			beyond = append(beyond, x.Describe(x.Words(), cmp.Or(v.Unit, "units")))
 		}
 	}
 	if beyond == nil {
