@@ -78,6 +78,11 @@ test-python: build setup-test
 	@$(PYTHON) -c 'import pytest, mypy' || { echo "make test-python: skipped: $(PYTHON) has no pytest or no mypy" >&2; exit 0; }; \
 	  cd clients/python && PYTHONPATH=src $(PYTHON) -m pytest tests --program=$(CURDIR)/bin/ensemble && $(PYTHON) -m mypy
 
+.PHONY: kernel
+# All that notebooks need, from JupyterLab to completion; the packages of cells are compiled.
+kernel:
+	@scripts/setup.sh kernel
+
 demo: build
 	bin/ensemble demo
 

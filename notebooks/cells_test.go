@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ensemble-weather/ensemble/internal/testdata"
 	"github.com/ensemble-weather/ensemble/internal/testdecoder"
 )
 
@@ -28,6 +29,8 @@ type output struct {
 	Name string                     `json:"name"`
 	Text []string                   `json:"text"`
 	Data map[string]json.RawMessage `json:"data"`
+	// Traceback is the text of an error of the kernel.
+	Traceback []string `json:"traceback"`
 }
 
 func readNotebook(t *testing.T, path string) (n notebook, size int) {
@@ -120,18 +123,15 @@ func TestCells(t *testing.T) {
 }
 
 // jupyter executes a notebook with the Go kernel in a folder.
-func jupyter(t *testing.T, folder string, keep bool, paths ...string) string {
+func jupyter(t *testing.T, folder string, flags []string, paths ...string) string {
 	t.Helper()
 	kernel := value(filepath.Abs("../build/kernel"))
 	if _, err := os.Stat(filepath.Join(kernel, "gonb")); err != nil {
 		t.Fatalf("%v: scripts/setup.sh test installs the kernel", err)
 	}
-	args := []string{"../scripts/notebooks.py"}
+	args := append([]string{"../scripts/notebooks.py"}, flags...)
 	if folder != "" {
 		args = append(args, "--in", folder)
-	}
-	if keep {
-		args = append(args, "--keep")
 	}
 	cmd := exec.Command("../build/venv/bin/python", append(args, paths...)...)
 	cmd.Env = append(os.Environ(), "JUPYTER_DATA_DIR="+filepath.Join(kernel, "jupyter"), "PATH="+kernel+string(os.PathListSeparator)+os.Getenv("PATH"))
@@ -177,16 +177,89 @@ func results(outputs []output) (got []string, progress string) {
 	return got, progress
 }
 
+// setupCell is the first cell of the notebooks, but for the decoder, which is already built, and a version: make trims
+// paths, so that cells do not find the sources whose digest is their version.
+func setupCell(t *testing.T) string {
+	first, _ := readNotebook(t, "first-forecast.ipynb")
+	setup := strings.Join(first.Cells[1].Source, "")
+	return strings.Join(strings.Split(setup, "\n")[:strings.Count(setup[:strings.Index(setup, "!*go build")], "\n")], "\n") +
+		"\n%noautoget\n%goflags \"-ldflags=-s -w -X=github.com/ensemble-weather/ensemble/internal/version.described=cells\""
+}
+
+// source is a cell of a notebook that a test writes.
+type source struct {
+	Kind     string   `json:"cell_type"`
+	ID       string   `json:"id"`
+	Source   string   `json:"source"`
+	Metadata struct{} `json:"metadata"`
+	Outputs  []string `json:"outputs"`
+	Count    *int     `json:"execution_count"`
+}
+
+// writeNotebook writes a notebook of code cells.
+func writeNotebook(t *testing.T, path string, cells ...string) {
+	t.Helper()
+	var all []source
+	for i, c := range cells {
+		all = append(all, source{Kind: "code", ID: fmt.Sprintf("c%d", i), Source: c, Outputs: []string{}})
+	}
+	text, err := json.Marshal(map[string]any{"nbformat": 4, "nbformat_minor": 5, "metadata": struct{}{}, "cells": all})
+	if err == nil {
+		err = os.WriteFile(path, text, 0o644)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestGCMNotebook executes a notebook of twelve cells on the forecasts of a circulation model. The seventh declares a
+// prediction of a date without forecasts: it says so, and only it fails.
+func TestGCMNotebook(t *testing.T) {
+	data := testdata.Dir(t, "gcm")
+	t.Setenv("ENSEMBLE_TEST_DATA", value(filepath.Abs(filepath.Dir(data))))
+	t.Setenv("ENSEMBLE_DECODE", testdecoder.Path(t))
+	n, _ := readNotebook(t, "testdata/gcm.ipynb")
+	cells := []string{setupCell(t)}
+	for _, c := range n.Cells[1:] {
+		cells = append(cells, strings.Join(c.Source, ""))
+	}
+	dir := moduleFolder(t)
+	path := filepath.Join(dir, "gcm.ipynb")
+	writeNotebook(t, path, cells...)
+	t.Log(jupyter(t, dir, []string{"--keep", "--all"}, path))
+	n, _ = readNotebook(t, path)
+	for i, want := range []string{"", "", "html", "png, png, stdout", "svg", "", "error", "svg", "", "png", "", "html, svg"} {
+		got, _ := results(n.Cells[i].Outputs)
+		text := strings.Join(got, ", ")
+		if i == 6 {
+			for _, part := range []string{"error[E066]: initialisation time not in the files", "the nearest is 1984-03-02T00:00Z", "`%rm other` removes the declaration"} {
+				if !strings.Contains(text, part) {
+					t.Errorf("the failed cell printed %q, without %q", text, part)
+				}
+			}
+			continue
+		}
+		for j, g := range got {
+			if word, _, printed := strings.Cut(g, " "); printed {
+				got[j] = word
+			}
+		}
+		if i > 0 && strings.Join(got, ", ") != want {
+			t.Errorf("cell %d: the outputs are %s; want %s", i, text, want)
+		}
+	}
+	if st, err := os.Stat(filepath.Join(dir, "members.pdf")); err != nil || st.Size() < 50_000 {
+		t.Errorf("the PDF: %v", err)
+	}
+}
+
 // TestKernel executes a notebook with the real kernel, in the folder of a module that requires this one. A table,
 // a map, several pictures and progress must arrive complete.
 func TestKernel(t *testing.T) {
 	d := data(t, Cached())
 	dir := moduleFolder(t)
 	t.Setenv("ENSEMBLE_DECODE", testdecoder.Path(t))
-	first, _ := readNotebook(t, "first-forecast.ipynb")
-	setup := strings.Join(first.Cells[1].Source, "")
-	// The decoder is already built. make trims paths, so that cells do not find the sources whose digest is their version.
-	setup = strings.Join(strings.Split(setup, "\n")[:strings.Count(setup[:strings.Index(setup, "!*go build")], "\n")], "\n") + "\n%noautoget\n%goflags \"-ldflags=-s -w -X=github.com/ensemble-weather/ensemble/internal/version.described=cells\""
+	setup := setupCell(t)
 	train := fmt.Sprintf(`%%%%
 ds := ens.MustOpen(%q, ens.Analyses(%q), ens.Cached(), ens.In(%q))
 run := ens.MustTrain("kernel", ds, ens.Target("t850"), ens.Set("model.base=2", "model.stages=1", "train.epochs=40", "train.early_stop.patience=0", "train.threads=1", "baselines=[emos]"))
@@ -202,24 +275,15 @@ run.Scores().Show()
 fmt.Println(p.Spread("t850").Shape())`
 	another := train + "fmt.Println(run.MustPredict(ds.Init(\"last\")).Spread(\"t850\").Shape())"
 	path := filepath.Join(dir, "kernel.ipynb")
-	type source struct {
-		Kind     string   `json:"cell_type"`
-		ID       string   `json:"id"`
-		Source   string   `json:"source"`
-		Metadata struct{} `json:"metadata"`
-		Outputs  []string `json:"outputs"`
-		Count    *int     `json:"execution_count"`
-	}
-	text, err := json.Marshal(map[string]any{"nbformat": 4, "nbformat_minor": 5, "metadata": struct{}{},
-		"cells": []source{{Kind: "code", ID: "a", Source: setup, Outputs: []string{}}, {Kind: "code", ID: "b", Source: cell, Outputs: []string{}}, {Kind: "code", ID: "c", Source: another, Outputs: []string{}}}})
-	if err == nil {
-		err = os.WriteFile(path, text, 0o644)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	jupyter(t, dir, true, path)
+	// The third cell does not compile, on its second line.
+	broken := "%%\nvar wrong string = 1\nfmt.Println(wrong)"
+	writeNotebook(t, path, setup, cell, broken, another)
+	jupyter(t, dir, []string{"--keep", "--all"}, path)
 	n, _ := readNotebook(t, path)
+	if o := n.Cells[2].Outputs; len(o) != 1 || o[0].Kind != "error" || !strings.Contains(strings.Join(o[0].Traceback, "\n"), "Cell[3]: Line 2") ||
+		!strings.Contains(strings.Join(o[0].Traceback, "\n"), "cannot use 1") {
+		t.Errorf("a cell that does not compile: %+v", o)
+	}
 	got, progress := results(n.Cells[1].Outputs)
 	if all := strings.Join(got, ", "); all != "html, png, svg, html, html, stdout [32 64]" {
 		t.Errorf("the cell's outputs are %s", all)
@@ -229,7 +293,7 @@ fmt.Println(p.Spread("t850").Shape())`
 	}
 	// Another cell is another program of the same version: it finds the results of the first. Progress of opening the
 	// files appears on a slow machine.
-	got, progress = results(n.Cells[2].Outputs)
+	got, progress = results(n.Cells[3].Outputs)
 	if all := strings.Join(got, ", "); all != "stdout [32 64]" || strings.Contains(progress, "train") {
 		t.Errorf("a second cell computed results of the first again: %s, progress %q", all, progress)
 	}

@@ -1,6 +1,7 @@
 package notebooks
 
 import (
+	"cmp"
 	"fmt"
 	"go/ast"
 	"go/parser"
@@ -57,8 +58,8 @@ func (d declaration) remove() string {
 	return fmt.Sprintf("`%%rm %s` removes the declaration", d.name)
 }
 
-// report prints the error of a declaration: all of it in a cell of declarations, one line in other cells, where the use
-// of the value prints the rest. An error that an earlier declaration reported is not printed.
+// report prints the error of a declaration: all of it in the first cell, if that has declarations only; one line in other
+// cells, where the use of the value prints the rest. An error that an earlier declaration reported is not printed.
 func (d declaration) report(err error) error {
 	if _, known := err.(failedDeclaration); known {
 		return err
@@ -69,12 +70,26 @@ func (d declaration) report(err error) error {
 	} else {
 		e.Fix += "; " + d.remove()
 	}
-	if d.only {
+	if d.only && d.isNew(&e) {
 		fmt.Fprintln(&lineLimiter{w: os.Stderr, left: MaxLines - 1}, "ensemble: "+e.Error())
 	} else {
-		fmt.Fprintf(os.Stderr, "ensemble: warning: %s has no value: %s; cells that use it end; %s\n", d.name, e.What, d.remove())
+		fmt.Fprintf(os.Stderr, "ensemble: warning: %s has no value: %s; %s\n", cmp.Or(d.name, "a variable"), e.What, e.Fix)
 	}
 	return failedDeclaration{&e}
+}
+
+// isNew reports whether the kernel has not executed the declaration with this error before. The folder of the kernel,
+// which it removes at its end, has a file for each of them.
+func (d declaration) isNew(e *exit.Error) bool {
+	dir := os.Getenv("GONB_TMP_DIR")
+	if dir == "" {
+		return true
+	}
+	f, err := os.OpenFile(filepath.Join(dir, "failed-"+contentKey(d.name, e.Error())), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
+	if err != nil {
+		return !os.IsExist(err)
+	}
+	return f.Close() == nil
 }
 
 // findDeclaration returns the declaration that the caller initialises. ok is false within functions of the notebook,

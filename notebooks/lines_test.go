@@ -125,6 +125,7 @@ var (
 		lines             int // printed to stderr
 	}{
 		{"declarations", "", "", exit.OK, "`%rm ds` removes the declaration", "run", 4},
+		{"declarations", "", "", exit.OK, "warning: ds has no value: no such file; correct the path", "error[", 1}, // again, in a later cell
 		{"code", "another", "2\n", exit.OK, "warning: ds has no value: no such file", "error[", 1},
 		{"code", "use", "", exit.NotYet, "error[E066]: no such file", "%rm p", 5},
 		{"code", "Err", "true true\n", exit.OK, "warning: ds has no value", "error[", 1},

@@ -12,7 +12,7 @@ import (
 func TestLongNotebooks(t *testing.T) {
 	for _, path := range notebooksHere(t) {
 		t.Run(strings.TrimSuffix(path, ".ipynb"), func(t *testing.T) {
-			t.Log(strings.TrimSpace(jupyter(t, moduleFolder(t), false, path)))
+			t.Log(strings.TrimSpace(jupyter(t, moduleFolder(t), nil, path)))
 		})
 	}
 }

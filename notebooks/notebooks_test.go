@@ -301,7 +301,11 @@ func cell(t *testing.T, name, dir string, begun func(*os.Process)) (stdout, stde
 	t.Helper()
 	testdecoder.Path(t)
 	var out, errs bytes.Buffer
-	cmd := exec.Command(value(os.Executable()))
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(self)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, &out, &errs
 	cmd.Env = append(os.Environ(), cellVariable+"="+name, dataVariable+"="+value(weather()))
 	if err := cmd.Start(); err != nil {

@@ -1,10 +1,11 @@
 """Executes notebooks with the Go kernel, each in a kernel of its own.
 
-    notebooks.py [--in FOLDER] [--keep] NOTEBOOK...
+    notebooks.py [--in FOLDER] [--keep] [--all] NOTEBOOK...
 
 --in    the folder that cells run in and write to; that of the notebook without it
 --keep  writes the outputs into the notebooks, without what changes at each execution
         though nothing changed
+--all   executes the cells after one that fails too, and prints the seconds of each cell
 
 Prints the seconds of each notebook. Exit: 0 all cells ran; 1 one did not, or the outputs
 of a notebook are larger than a page should be; what its cell printed is shown.
@@ -32,23 +33,26 @@ def failure(cell):
             return "\n".join(o.traceback)
         if o.output_type == "stream" and o.name == "stderr":
             said += o.text
-    return said if "exit status" in said else None
+    return said if "exit status" in said or "error[E" in said else None
 
 
-def execute(path, folder):
-    """The executed notebook; ends the program at the first cell that fails."""
+def execute(path, folder, everything):
+    """The executed notebook; ends the program at the first cell that fails unless everything is executed."""
     notebook = nbformat.read(path, as_version=4)
     client = NotebookClient(notebook, timeout=900, kernel_name="gonb", resources={"metadata": {"path": folder}})
     with client.setup_kernel():
         for i, cell in enumerate(notebook.cells):
             if cell.cell_type != "code":
                 continue
+            begun = time.monotonic()
             try:
                 client.execute_cell(cell, i)
                 said = failure(cell)
             except CellExecutionError as e:
                 said = str(e)
-            if said is not None:
+            if everything:
+                print(f"cell {i}: {time.monotonic() - begun:.1f} s{', failed' if said is not None else ''}", flush=True)
+            elif said is not None:
                 sys.exit(f"{path}, cell {i}:\n{cell.source}\n\n{said}")
     return notebook
 
@@ -69,11 +73,12 @@ def main():
     p = argparse.ArgumentParser()
     p.add_argument("--in", dest="folder")
     p.add_argument("--keep", action="store_true")
+    p.add_argument("--all", action="store_true")
     p.add_argument("notebooks", nargs="+")
     args = p.parse_args()
     for path in args.notebooks:
         begun = time.monotonic()
-        notebook = execute(path, args.folder or str(pathlib.Path(path).resolve().parent))
+        notebook = execute(path, args.folder or str(pathlib.Path(path).resolve().parent), args.all)
         settle(notebook)
         text = nbformat.writes(notebook, indent=1) + "\n"
         if len(text) > LARGEST:

@@ -3,8 +3,8 @@
 # "deb") and notebooks (stage "kernel") need, and nothing that is already installed; the last three
 # include the first. Running it again is free. It leaves in the checkout build/go, a link to a
 # Go tool chain that is new enough; for notebooks and tests build/kernel, the Go kernel of
-# notebooks; and build/venv and build/cylc, Python packages that only tests and
-# the package of clients/python use.
+# notebooks; for notebooks also gopls there, and JupyterLab in build/jupyter; and build/venv and build/cylc, Python
+# packages that only tests and the package of clients/python use.
 #
 #   scripts/setup.sh build|test|deb|kernel
 #
@@ -107,7 +107,7 @@ system_packages() {
     if browser >/dev/null || grep -qi '^ID=ubuntu' /etc/os-release; then wanted=("${wanted[@]/chromium/}"); fi
   fi
   [ "$stage" != deb ] || wanted+=("${deb_packages[@]}")
-  [ "$stage" != kernel ] || wanted+=(graphviz) # draws the graphs of a notebook
+  [ "$stage" != kernel ] || wanted+=(graphviz python3 python3-venv) # graphviz draws the graphs of a notebook
   local list=()
   for p in "${wanted[@]}"; do [ -z "$p" ] || list+=("$p"); done
   mapfile -t missing < <(lacking "${list[@]}")
@@ -191,21 +191,47 @@ python_packages() {
 # --- the kernel of notebooks ----------------------------------------------------------
 
 # go_kernel: GoNB, and goimports, which must be in the same folder, in build/kernel, with the entry
-# that Jupyter finds through JUPYTER_DATA_DIR=build/kernel/jupyter. Only completion needs gopls.
+# that Jupyter finds through JUPYTER_DATA_DIR=build/kernel/jupyter. With --raw_error compiler errors are text with the
+# line of the cell, not HTML.
 go_kernel() {
   local want
-  want=$(sha256sum scripts/kernel/go.mod)
+  want="$(sha256sum scripts/kernel/go.mod) --raw_error"
   [ "$(cat build/kernel/installed.txt 2>/dev/null)" != "$want" ] || return 0
   say "building the Go kernel of notebooks"
   local here=$PWD
   mkdir -p build/kernel
   { (cd scripts/kernel && GOFLAGS= "$here/build/go/bin/go" build -trimpath -ldflags '-s -w' -o "$here/build/kernel/" github.com/janpfeifer/gonb golang.org/x/tools/cmd/goimports) &&
-    PATH=$here/build/kernel:$here/build/go/bin:$PATH JUPYTER_DATA_DIR=$here/build/kernel/jupyter build/kernel/gonb --install --force_deps; } >build/setup-kernel.log 2>&1 &
+    PATH=$here/build/kernel:$here/build/go/bin:$PATH JUPYTER_DATA_DIR=$here/build/kernel/jupyter build/kernel/gonb --install --force_deps --raw_error; } >build/setup-kernel.log 2>&1 &
   if ! watch $! "building the Go kernel" build/setup-kernel.log; then
     tail -n 15 build/setup-kernel.log >&2
     fail "the Go kernel of notebooks could not be built" "see the lines above" "make the module proxy reachable (go env GOPROXY), then run this again"
   fi
   printf '%s\n' "$want" >build/kernel/installed.txt
+}
+
+gopls_want=v0.21.1 # needs the Go of go_want
+
+# completion: gopls in the folder of the kernel, which asks it for completions and documentation.
+completion() {
+  [ "$(cat build/kernel/gopls.txt 2>/dev/null)" != $gopls_want ] || return 0
+  say "building gopls"
+  GOFLAGS= GOBIN=$PWD/build/kernel build/go/bin/go install -trimpath -ldflags '-s -w' golang.org/x/tools/gopls@$gopls_want >build/setup-kernel.log 2>&1 &
+  if ! watch $! "building gopls" build/setup-kernel.log; then
+    tail -n 15 build/setup-kernel.log >&2
+    fail "gopls could not be built" "see the lines above" "make the module proxy reachable (go env GOPROXY), then run this again"
+  fi
+  printf '%s\n' $gopls_want >build/kernel/gopls.txt
+}
+
+# compiled_cells: the packages of cells in Go's build cache, with the flags of the kernel, so that the first cell links
+# only.
+compiled_cells() {
+  say "compiling what cells import"
+  (unset GOFLAGS CGO_CFLAGS; build/go/bin/go build ./notebooks ./cmd/ensemble-decode) >build/setup-kernel.log 2>&1 &
+  if ! watch $! "compiling what cells import" build/setup-kernel.log; then
+    tail -n 15 build/setup-kernel.log >&2
+    fail "the packages of cells do not compile" "see the lines above" "correct the code, then run this again"
+  fi
 }
 
 missing=()
@@ -216,3 +242,10 @@ if [ "$stage" = test ]; then
   python_packages build/cylc scripts/requirements-cylc.txt
 fi
 case $stage in test | kernel) go_kernel ;; esac
+if [ "$stage" = kernel ]; then
+  completion
+  python_packages build/jupyter scripts/requirements-kernel.txt
+  compiled_cells
+  echo "Start JupyterLab with
+  PATH=$PWD/build/kernel:$PWD/build/go/bin:\$PATH JUPYTER_DATA_DIR=$PWD/build/kernel/jupyter build/jupyter/bin/jupyter lab notebooks"
+fi

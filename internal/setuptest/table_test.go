@@ -17,7 +17,7 @@ var programs = []program{
 	{"apt-get", debian, ""}, {"awk", debian, ""}, {"bash", debian, ""}, {"cat", debian, ""}, {"chmod", debian, ""}, {"cp", debian, ""}, {"cut", debian, ""},
 	{"date", debian, ""}, {"dirname", debian, ""}, {"dpkg", debian, ""}, {"dpkg-deb", debian, ""}, {"dpkg-query", debian, ""}, {"du", debian, ""},
 	{"find", debian, ""}, {"grep", debian, ""}, {"gunzip", debian, ""}, {"gzip", debian, ""}, {"head", debian, ""}, {"id", debian, ""}, {"install", debian, ""}, {"ln", debian, ""},
-	{"logger", debian, ""}, {"ls", debian, ""}, {"md5sum", debian, ""}, {"mkdir", debian, ""}, {"mktemp", debian, ""}, {"mount", debian, ""}, {"nproc", debian, ""},
+	{"logger", debian, ""}, {"ls", debian, ""}, {"md5sum", debian, ""}, {"mkdir", debian, ""}, {"mktemp", debian, ""}, {"mount", debian, ""}, {"nsenter", debian, ""}, {"nproc", debian, ""},
 	{"rm", debian, ""}, {"script", debian, ""}, {"sed", debian, ""}, {"sh", debian, ""}, {"sha256sum", debian, ""}, {"sleep", debian, ""}, {"sort", debian, ""}, {"tail", debian, ""},
 	{"tar", debian, ""}, {"tee", debian, ""}, {"timeout", debian, ""}, {"touch", debian, ""}, {"tr", debian, ""}, {"tput", debian, ""}, {"true", debian, ""}, {"uname", debian, ""}, {"unshare", debian, ""}, {"wc", debian, ""},
 	{"xargs", debian, ""},
@@ -102,6 +102,7 @@ var indirect = map[string][]string{
 	`refusals_test.go: strings.ReplaceAll(command, "FILE", "'"+path+"'")`: {"ncatted", "gunzip", "unzip"},
 	"rolling_test.go: program[0]":                                         {"ncap2", "cdo"},
 	"serve_test.go: line[0]":                                              {"unshare"}, // or ensemble
+	"servelocal_test.go: line[0]":                                         {"unshare"},
 	"servefaults_test.go: words[0]":                                       {"unshare"},
 	`world_test.go: map[string]string{"Open MPI": mpitest.Launchers[0], "MPICH": mpitest.Launchers[1]}[i.Name]`: nil,
 }

@@ -88,11 +88,12 @@ func codePage1252(text string) string {
 	return string(out)
 }
 
-// The size of a sheet of maps.
+// The sizes of a sheet of maps.
 //
 // Unit: points of 1/72 inch.
 const (
-	sheetWidth = 9.4 * vg.Inch
+	sheetTwo   = 7.2 * vg.Inch // width of two columns
+	sheetThree = 9.4 * vg.Inch // of three
 	sheetTop   = 0.5 * vg.Inch // for the title
 	sheetBar   = 0.7 * vg.Inch // for the colour bar
 	mapTitle   = 0.24 * vg.Inch
@@ -115,9 +116,9 @@ func (p Panel) Drawing() (Drawing, error) {
 
 // sheet draws several maps: two columns for two and four, else three.
 func (p *Panel) sheet() Drawing {
-	columns := 3
+	columns, width := 3, sheetThree
 	if n := len(p.Maps); n == 2 || n == 4 {
-		columns = 2
+		columns, width = 2, sheetTwo
 	}
 	rows := (len(p.Maps) + columns - 1) / columns
 	s := newScale(p)
@@ -125,10 +126,10 @@ func (p *Panel) sheet() Drawing {
 	for j := range p.Maps {
 		pictures = append(pictures, newPicture(p, j, s))
 	}
-	cell := (sheetWidth - 0.2*vg.Inch) / vg.Length(columns)
+	cell := (width - 0.2*vg.Inch) / vg.Length(columns)
 	row := mapTitle + mapGap + (cell-besideMap)*vg.Length(pictures[0].view.aspect)
 	height := sheetTop + vg.Length(rows)*row + sheetBar
-	return Drawing{sheetWidth, height, func(all draw.Canvas) {
+	return Drawing{width, height, func(all draw.Canvas) {
 		title := sans(14, "bold", ink)
 		title.YAlign = text.YTop
 		all.FillText(title, vg.Point{X: 0.2 * vg.Inch, Y: height - 0.12*vg.Inch}, spaced(p.Title))

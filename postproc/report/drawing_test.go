@@ -28,7 +28,7 @@ func TestDrawing(t *testing.T) {
 	at := func(x float64) color.Color { return m.At(int(x*float64(b.Dx())), b.Dy()*2/5) }
 	left, right := at(0.3), at(0.8)
 	blue := func(c color.Color) bool { r, _, b, _ := c.RGBA(); return b > r+0x2000 }
-	if !blue(left) || blue(right) || b.Dx() < 800 {
+	if !blue(left) || blue(right) || b.Dx() < 600 {
 		t.Errorf("on a scale symmetric about zero −3 is drawn as %v, 1 as %v; %v", left, right, b)
 	}
 	r0, _, _, _ := right.RGBA()

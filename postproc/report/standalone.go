@@ -59,8 +59,17 @@ const standaloneWidth = 920
 // pictureFonts is the font family of pages and pictures.
 const pictureFonts = `system-ui, -apple-system, 'Segoe UI', Roboto, 'Noto Sans', 'Liberation Sans', Arial, sans-serif`
 
-// Picture draws the chart as a standalone picture.
-func (c *Chart) Picture() Picture { return Standalone(c.Title, c.svg(), pictureStyles) }
+// Picture draws the chart below its title as a standalone picture.
+func (c *Chart) Picture() Picture {
+	const top = 26.0
+	plot := c.svg()
+	m := viewBox.FindStringSubmatch(plot)
+	w, h := m[2], m[3]
+	height, _ := strconv.ParseFloat(h, 64) // it is a number of svg
+	svg := fmt.Sprintf(`<svg class="chart" viewBox="0 0 %s %s" role="img"><text x="8" y="17" font-size="14" font-weight="600">%s</text><svg y="%s" width="%s" height="%s"%s`,
+		w, num(height+top), html.EscapeString(c.Title), num(top), w, h, strings.TrimPrefix(plot, "<svg")) + "</svg>"
+	return Standalone(c.Title, svg, pictureStyles)
+}
 
 // Histograms draws the rank histograms over the whole area and all dates, one picture for each
 // system with members.
