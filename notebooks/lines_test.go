@@ -73,7 +73,7 @@ func one(p *Pictures) *Picture {
 // TestFailedDeclarations builds notebooks as the kernel does: declarations of all cells and the code of one. A failed
 // declaration ends only programs that use it, and the error names the command that removes it.
 func TestFailedDeclarations(t *testing.T) {
-	dir, err := os.MkdirTemp(".", "_failed-") // in the module; the underscore hides it from ./...
+	dir, err := os.MkdirTemp(".", "_cells-") // in the module; the underscore hides it from ./...
 	if err != nil {
 		t.Fatal(err)
 	}
