@@ -79,7 +79,7 @@ test-python: build setup-test
 	  cd clients/python && PYTHONPATH=src $(PYTHON) -m pytest tests --program=$(CURDIR)/bin/ensemble && $(PYTHON) -m mypy
 
 .PHONY: kernel
-# All that notebooks need, from JupyterLab to completion; the packages of cells are compiled.
+# All that notebooks need, from the kernel to JupyterLab; the packages of cells are compiled.
 kernel:
 	@scripts/setup.sh kernel
 

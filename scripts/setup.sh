@@ -211,8 +211,8 @@ go_kernel() {
 
 gopls_want=v0.21.1 # needs the Go of go_want
 
-# completion: gopls in the folder of the kernel, which asks it for completions and documentation.
-completion() {
+# language_server: gopls in the folder of the kernel, which asks it for completions and documentation.
+language_server() {
   [ "$(cat build/kernel/gopls.txt 2>/dev/null)" != $gopls_want ] || return 0
   say "building gopls"
   GOFLAGS= GOBIN=$PWD/build/kernel build/go/bin/go install -trimpath -ldflags '-s -w' golang.org/x/tools/gopls@$gopls_want >build/setup-kernel.log 2>&1 &
@@ -243,7 +243,7 @@ if [ "$stage" = test ]; then
 fi
 case $stage in test | kernel) go_kernel ;; esac
 if [ "$stage" = kernel ]; then
-  completion
+  language_server
   python_packages build/jupyter scripts/requirements-kernel.txt
   compiled_cells
   echo "Start JupyterLab with
