@@ -90,8 +90,8 @@ func Set(assignments ...string) Option {
 	return Option{"Set", func(o *options) error { o.set = append(o.set, assignments...); return nil }}
 }
 
-// TrainFrom, ValidateFrom and TestFrom set the periods of the initialisation times by dates such as "1983-10-01": first
-// and last day, both included. All three are needed; without them the periods are fractions of the dataset. For Train.
+// TrainFrom sets the training period of the initialisation times by dates such as "1983-10-01": first and last day, both
+// included. ValidateFrom and TestFrom are needed too; without them the periods are fractions of the dataset. For Train.
 func TrainFrom(from, to string) Option { return periodOption("TrainFrom", 0, from, to) }
 
 // ValidateFrom sets the period for the choice of the epoch; see TrainFrom.
