@@ -40,6 +40,7 @@ var programs = []program{
 	{"sbatch", "slurm-wlm", ""}, {"scancel", "slurm-wlm", ""}, {"scontrol", "slurm-wlm", ""}, {"sinfo", "slurm-wlm", ""}, {"slurmctld", "slurm-wlm", ""},
 	{"slurmd", "slurm-wlm", ""}, {"squeue", "slurm-wlm", ""}, {"srun", "slurm-wlm", ""},
 	{"munged", "munge", ""},
+	{"promtool", "prometheus", ""},
 	{"systemctl", "systemd", ""}, {"systemd-analyze", "systemd", ""},
 
 	{"go", "build/go", ""}, {"build/go/bin/go", "build/go", ""}, {"gofmt", "build/go", ""},
