@@ -163,4 +163,17 @@ func TestServeSchedule(t *testing.T) {
 	if page := s.get("/"); !strings.Contains(page, "failed: 1 members are complete") {
 		t.Errorf("the page does not name the failed one: %s", page)
 	}
+
+	// An hour that the schedule lacks is issued as others, with a warning.
+	odd := day.Add(6 * time.Hour)
+	arrive(odd, 4)
+	arrive(odd.AddDate(0, 0, -1), 4)
+	const why = "06:00 UTC is not in serve.schedule.cycles [00]"
+	s.await(odd, "issued", why)
+	s.await(odd.AddDate(0, 0, -1), "issued", why)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if n := strings.Count(s.log.String(), `"msg":"an initialisation is not in the schedule"`); n != 1 || !strings.Contains(s.log.String(), why) {
+		t.Errorf("%d warnings of one hour that the schedule lacks:\n%s", n, s.log.String())
+	}
 }

@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -38,6 +39,18 @@ func (s Schedule) ExpectedBy(init time.Time) (at time.Time, ok bool) {
 	}
 	at, err := s.Expected.Time(init, init)
 	return at, err == nil
+}
+
+// Contradicts states why an initialisation is none of the schedule; "" if it is one, or without a schedule.
+func (s Schedule) Contradicts(init time.Time) string {
+	if _, ok := s.ExpectedBy(init); ok || s.Cycles == nil {
+		return ""
+	}
+	hours := make([]string, len(s.Cycles))
+	for i, h := range s.Cycles {
+		hours[i] = fmt.Sprintf("%02d", int(h))
+	}
+	return fmt.Sprintf("%s UTC is not in serve.schedule.cycles [%s]", init.UTC().Format("15:04"), strings.Join(hours, ", "))
 }
 
 // Inits lists the initialisations of the schedule from begin to end, both included, the newest first.

@@ -30,6 +30,14 @@ func TestSchedule(t *testing.T) {
 	if at, ok := c.Serve.Schedule.ExpectedBy(begin.Add(time.Hour)); ok {
 		t.Errorf("19 h is expected at %s", at)
 	}
+	for at, want := range map[time.Time]string{begin: "", begin.Add(-10*time.Hour + time.Minute): "08:01 UTC is not in serve.schedule.cycles [00, 06, 08, 18]"} {
+		if got := c.Serve.Schedule.Contradicts(at); got != want {
+			t.Errorf("%s: %q, want %q", at, got, want)
+		}
+	}
+	if got := (Schedule{}).Contradicts(begin); got != "" {
+		t.Errorf("without a schedule: %q", got)
+	}
 	for _, set := range [][]string{{"serve.schedule.cycles=[00]"}, {"serve.schedule.expected=init+1h"}, {"serve.schedule.cycles=[0]", "serve.schedule.expected=+40m"}} {
 		c, err := LoadPredict(Sources{Set: set})
 		if err != nil {

@@ -21,7 +21,7 @@ type InitStatus struct {
 	Since       *time.Time `json:"since,omitempty"`        // arrival of its first file; nil: none
 	ExpectedBy  *time.Time `json:"expected_by,omitempty"`  // by the schedule; nil: not in it
 	Deadline    *time.Time `json:"deadline,omitempty"`     // end of waiting for its input
-	Why         string     `json:"why,omitempty"`          // reason for waiting, lateness, degradation or failure
+	Why         string     `json:"why,omitempty"`          // reason for waiting, lateness, degradation or failure; not in the schedule
 	Attempts    int        `json:"attempts,omitempty"`     // failed ones
 	NextAttempt *time.Time `json:"next_attempt,omitempty"` // time of the next attempt after a failure
 }
@@ -108,6 +108,7 @@ func (s *state) statuses() []InitStatus {
 		x := &list[i]
 		by, ok := schedule.ExpectedBy(initOf(x.Name))
 		if !ok {
+			x.Why = joinReasons(x.Why, schedule.Contradicts(initOf(x.Name)))
 			continue
 		}
 		x.ExpectedBy = &by
@@ -117,6 +118,11 @@ func (s *state) statuses() []InitStatus {
 	}
 	slices.SortStableFunc(list, func(a, b InitStatus) int { return strings.Compare(nameToMinute(b.Name), nameToMinute(a.Name)) })
 	return list
+}
+
+// joinReasons joins two reasons; each may be empty.
+func joinReasons(a, b string) string {
+	return strings.Join(slices.DeleteFunc([]string{a, b}, func(s string) bool { return s == "" }), "; ")
 }
 
 // statusWithoutInput returns the status of a scheduled initialisation that is not in the input: its products exist, or it

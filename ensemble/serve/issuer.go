@@ -37,6 +37,7 @@ type issuer struct {
 	resident        *predict.Service
 	attempts        map[ensemble.Init]*attempt
 	late            map[string]bool          // initialisations that were late at the last poll
+	unscheduled     map[string]bool          // logged contradictions of input and schedule
 	reportedMissing string                   // last logged reason for incomplete input
 	displayedInit   ensemble.Init            // initialisation whose maps the page shows, or will show
 	toDraw          chan *scoring.MapExample // buffered, capacity 1
@@ -60,7 +61,7 @@ func (u *issuer) run(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { u.resident.Close() }()
-	u.attempts, u.toDraw = map[ensemble.Init]*attempt{}, make(chan *scoring.MapExample, 1)
+	u.attempts, u.unscheduled, u.toDraw = map[ensemble.Init]*attempt{}, map[string]bool{}, make(chan *scoring.MapExample, 1)
 	var drawing sync.WaitGroup
 	defer drawing.Wait()
 	drawing.Go(func() { u.drawLoop(ctx) })
@@ -214,6 +215,7 @@ func (u *issuer) poll(ctx context.Context) error {
 			u.log.Warn("waiting for input", "why", u.reportedMissing)
 		}
 		u.logLate()
+		u.logUnscheduled(starts)
 		looked, again := time.Now(), false
 		for _, c := range starts {
 			if !u.isDue(c) {
@@ -246,6 +248,18 @@ func (u *issuer) logLate() {
 		}
 	}
 	u.late = now
+}
+
+// logUnscheduled logs each hour of initialisation that the schedule lacks, once.
+func (u *issuer) logUnscheduled(starts []predict.Candidate) {
+	for _, c := range starts {
+		why := u.o.Service.Schedule.Contradicts(c.Init.Time)
+		if why == "" || u.unscheduled[why] {
+			continue
+		}
+		u.unscheduled[why] = true
+		u.log.Warn("an initialisation is not in the schedule", "init", product.InitName(c.Init), "why", why, "fix", "add its hour to serve.schedule.cycles, or leave its files out of the input")
+	}
 }
 
 // dropRemoved deletes the attempts of initialisations that are no longer in the input.
