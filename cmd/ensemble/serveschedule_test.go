@@ -41,6 +41,12 @@ func (s *scheduled) Write(text []byte) (int, error) {
 // startScheduled starts a service with further settings; in and out are folders of the trial.
 func startScheduled(t *testing.T, at time.Time, set ...string) *scheduled {
 	t.Helper()
+	return startScheduledOn(t, "cpu", at, set...)
+}
+
+// startScheduledOn starts a service on a device.
+func startScheduledOn(t *testing.T, device string, at time.Time, set ...string) *scheduled {
+	t.Helper()
 	s := &scheduled{trial: faulty(t)}
 	s.clock.Store(at.Unix())
 	in, out, socket := filepath.Join(s.dir, "in"), filepath.Join(s.dir, "out"), filepath.Join(s.dir, "s")
@@ -54,7 +60,7 @@ func startScheduled(t *testing.T, at time.Time, set ...string) *scheduled {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := serve.Options{Service: c.Serve, Predict: predict.Options{RunDir: s.run, Input: []string{in}, Out: out, Policy: c.Policy, Publish: c.Publishing, Threads: 1,
+	o := serve.Options{Service: c.Serve, Predict: predict.Options{RunDir: s.run, Input: []string{in}, Out: out, Policy: c.Policy, Publish: c.Publishing, Threads: 1, Device: device,
 		Clock: predict.Clock{Time: func() time.Time { return time.Unix(s.clock.Load(), 0).UTC() }}}}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error)

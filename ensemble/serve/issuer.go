@@ -69,6 +69,7 @@ func (u *issuer) run(ctx context.Context) (err error) {
 	notify("READY=1\nSTATUS=the model is ready")
 	for {
 		u.markProgress()
+		u.reopen()
 		err := u.poll(ctx)
 		if ctx.Err() != nil {
 			return ctx.Err()
@@ -97,11 +98,38 @@ func (u *issuer) open(o Options) (*predict.Service, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := r.Model()
+	if err := r.LocalFault(); err != nil {
+		u.logUnopened(err)
+	}
+	u.loaded(r.Model(), o, begun)
+	return r, nil
+}
+
+// loaded records the loaded model.
+func (u *issuer) loaded(m predict.ModelDescription, o Options, begun time.Time) {
 	u.change(func() { u.model = &m })
 	u.metrics.model(m)
 	u.log.Info("the model is ready", "run_dir", o.Predict.RunDir, "checksum", m.Checksum, "seconds", seconds(begun))
-	return r, nil
+}
+
+// logUnopened logs why the fallback replaces the network.
+func (u *issuer) logUnopened(err error) {
+	u.log.Warn("the network cannot be opened and is tried again later; the fallback replaces it", "error", exit.OneLine(err), "fix", remedy(err))
+}
+
+// reopen opens the network again if that failed for a local reason and the pause is over. Products of the fallback stay.
+func (u *issuer) reopen() {
+	begun := time.Now()
+	r, err := u.resident.Reopen()
+	if err != nil {
+		u.logUnopened(err)
+	}
+	if r == nil {
+		return
+	}
+	u.resident.Close()
+	u.resident = r
+	u.loaded(r.Model(), u.o, begun)
 }
 
 // restoreLastMaps loads the maps of the last initialisation from before a restart.

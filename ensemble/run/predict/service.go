@@ -25,6 +25,8 @@ import (
 // products of an initialisation are those of [Run]. It is for use by one goroutine.
 type Service struct {
 	p            *prediction
+	options      Options                    // with which Reopen opens the model
+	reopening    backoff                    // next attempt to open the network, if LocalFault is not nil
 	lockDeadline time.Time                  // deadline for locks of other processes
 	files        *fileScanner               // reports which files are complete
 	contents     map[string]fileContent     // by file
@@ -89,7 +91,39 @@ func OpenService(o Options) (*Service, error) {
 		p.close()
 		return nil, err
 	}
-	return &Service{p: p, lockDeadline: p.waitDeadline(time.Time{}), files: newFileScanner(p), contents: map[string]fileContent{}, inits: map[ensemble.Init]*watcher{}}, nil
+	r := &Service{p: p, options: o, lockDeadline: p.waitDeadline(time.Time{}), files: newFileScanner(p), contents: map[string]fileContent{}, inits: map[ensemble.Init]*watcher{}}
+	if r.LocalFault() != nil {
+		r.reopening.fail(r.PollInterval())
+	}
+	return r, nil
+}
+
+// LocalFault returns why the fallback replaces a network that could not be opened for another reason than its files,
+// such as a device without memory. It is nil for a network that is open or damaged.
+func (r *Service) LocalFault() error {
+	if err := r.p.forecaster.openErr; err != nil && !isContentFault(err) {
+		return err
+	}
+	return nil
+}
+
+// Reopen opens the model again, after growing pauses, if there is a local fault. It returns nil if there is none, during
+// a pause, and with the error if the attempt fails. The caller closes r after a success.
+//
+// Errors: those of OpenService; a local fault that persists.
+func (r *Service) Reopen() (*Service, error) {
+	if r.LocalFault() == nil || !r.reopening.isDue() {
+		return nil, nil
+	}
+	again, err := OpenService(r.options)
+	if err == nil {
+		if err = again.LocalFault(); err == nil {
+			return again, nil
+		}
+		again.Close()
+	}
+	r.reopening.fail(r.PollInterval())
+	return nil, err
 }
 
 // Model describes the loaded model.
