@@ -85,7 +85,7 @@ func onLaunchers(t *testing.T, what string, then func(t *testing.T, code exit.Co
 			path := mpitest.Path(t, launcher)
 			ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 			defer cancel()
-			out, err := mpitest.Command(ctx, path, 3, rankVariable+"="+what).CombinedOutput()
+			out, err := mpitest.Command(ctx, t, path, 3, rankVariable+"="+what).CombinedOutput()
 			code := exit.OK
 			var failed *exec.ExitError
 			if errors.As(err, &failed) {

@@ -67,11 +67,18 @@ func Path(t testing.TB, launcher string) string {
 // Command returns the command that starts n ranks of this test binary, with the
 // additional environment variables env. It allows more ranks than cores, and root.
 // The launcher gets a process group of its own, so that its signals reach only its
-// ranks.
-func Command(ctx context.Context, path string, n int, env ...string) *exec.Cmd {
+// ranks, and a folder for sockets: launchers of Open MPI that start and end at the same
+// time fail on the folder that they share by default.
+func Command(ctx context.Context, t testing.TB, path string, n int, env ...string) *exec.Cmd {
+	t.Helper()
+	sockets, err := os.MkdirTemp("", "mpi") // with a short path, as those of sockets are bounded
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(sockets) })
 	cmd := exec.CommandContext(ctx, path, "-n", strconv.Itoa(n), os.Args[0])
 	cmd.Env = append(append(os.Environ(), "GOMAXPROCS=2", "OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1",
-		"OMPI_MCA_rmaps_base_oversubscribe=1", "OMPI_MCA_mpi_yield_when_idle=1", "OMPI_MCA_hwloc_base_binding_policy=none"), env...)
+		"OMPI_MCA_rmaps_base_oversubscribe=1", "OMPI_MCA_mpi_yield_when_idle=1", "OMPI_MCA_hwloc_base_binding_policy=none", "OMPI_MCA_orte_tmpdir_base="+sockets), env...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	return cmd
 }

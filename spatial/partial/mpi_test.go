@@ -81,7 +81,7 @@ func launch(t testing.TB, launcher string, n int, what string) (string, error) {
 	path := mpitest.Path(t, launcher)
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
-	out, err := mpitest.Command(ctx, path, n, rankVariable+"="+what).CombinedOutput()
+	out, err := mpitest.Command(ctx, t, path, n, rankVariable+"="+what).CombinedOutput()
 	return string(out), err
 }
 

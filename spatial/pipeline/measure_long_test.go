@@ -182,7 +182,7 @@ func overOpenMPI(t *testing.T, ranks int, job bubbleJob) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
-	out, err := mpitest.Command(ctx, mpitest.Path(t, mpitest.Launchers[0]), ranks, rankVariable+"=bubbles:"+string(argument)).CombinedOutput()
+	out, err := mpitest.Command(ctx, t, mpitest.Path(t, mpitest.Launchers[0]), ranks, rankVariable+"=bubbles:"+string(argument)).CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}

@@ -107,7 +107,7 @@ func TestPipelinesOverMPI(t *testing.T) {
 				path := mpitest.Path(t, launcher)
 				ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 				defer cancel()
-				out, err := mpitest.Command(ctx, path, ranks, rankVariable+"=sums").CombinedOutput()
+				out, err := mpitest.Command(ctx, t, path, ranks, rankVariable+"=sums").CombinedOutput()
 				if err != nil {
 					t.Fatalf("%v\n%s", err, out)
 				}

@@ -76,7 +76,7 @@ func TestOverMPI(t *testing.T) {
 		t.Run(launcher, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 			defer cancel()
-			out, err := mpitest.Command(ctx, mpitest.Path(t, launcher), ranks, rankVariable+"=bits").CombinedOutput()
+			out, err := mpitest.Command(ctx, t, mpitest.Path(t, launcher), ranks, rankVariable+"=bits").CombinedOutput()
 			if err != nil {
 				t.Fatalf("%v:\n%s", err, out)
 			}
@@ -160,7 +160,7 @@ func BenchmarkExchangeOverMPI(b *testing.B) {
 	for _, ranks := range []int{1, 2, 4} {
 		b.Run(fmt.Sprint(ranks), func(b *testing.B) {
 			for range b.N {
-				out, err := mpitest.Command(context.Background(), mpitest.Path(b, mpitest.Launchers[0]), ranks, rankVariable+"=measure", "ENSEMBLE_TOPK_DENSITIES=0 0.01 0.02 0.05").CombinedOutput()
+				out, err := mpitest.Command(context.Background(), b, mpitest.Path(b, mpitest.Launchers[0]), ranks, rankVariable+"=measure", "ENSEMBLE_TOPK_DENSITIES=0 0.01 0.02 0.05").CombinedOutput()
 				if err != nil {
 					b.Fatalf("%v:\n%s", err, out)
 				}

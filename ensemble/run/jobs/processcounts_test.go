@@ -88,7 +88,7 @@ func mpirun(t *testing.T, n int, j job, then func(out string, code exit.Code)) {
 			continue
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
-		out, err := mpitest.Command(ctx, path, n, jobVariable+"="+string(text), "GOMAXPROCS=1").CombinedOutput()
+		out, err := mpitest.Command(ctx, t, path, n, jobVariable+"="+string(text), "GOMAXPROCS=1").CombinedOutput()
 		cancel()
 		code := exit.OK
 		var failed *exec.ExitError
@@ -343,7 +343,7 @@ func TestPredictOnUnlikeRanks(t *testing.T) {
 			}
 			ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 			defer cancel()
-			cmd := mpitest.Command(ctx, mpitest.Path(t, mpitest.Launchers[c.launcher]), 2, jobVariable+"="+string(text), "GOMAXPROCS=1")
+			cmd := mpitest.Command(ctx, t, mpitest.Path(t, mpitest.Launchers[c.launcher]), 2, jobVariable+"="+string(text), "GOMAXPROCS=1")
 			cmd.Args = append([]string{cmd.Path, "-n", "1", os.Args[0], ":", "-n", "1"}, prefix...)
 			out, _ := cmd.CombinedOutput()
 			if code := exit.Code(cmd.ProcessState.ExitCode()); code != c.code || c.code != exit.OK && strings.Count(string(out), "error[E") != 1 || !strings.Contains(string(out), c.message) {

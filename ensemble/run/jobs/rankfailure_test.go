@@ -104,7 +104,7 @@ func start(t *testing.T, launcher string, ranks int, r rankTraining, rank1 ...st
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 4*time.Minute)
 	t.Cleanup(cancel)
-	l := &launched{Cmd: mpitest.Command(ctx, launcher, ranks, jobVariable+"="+string(text), "GOMAXPROCS=1"), launcher: launcher, pids: r.PIDs, begin: time.Now()}
+	l := &launched{Cmd: mpitest.Command(ctx, t, launcher, ranks, jobVariable+"="+string(text), "GOMAXPROCS=1"), launcher: launcher, pids: r.PIDs, begin: time.Now()}
 	l.Args, l.Stdout, l.Stderr = append([]string{launcher}, args...), &l.out, &l.out
 	if err := l.Start(); err != nil {
 		t.Fatal(err)

@@ -56,7 +56,7 @@ func mpirun(t testing.TB, i Implementation, n int, what string) (string, error) 
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
-	out, err := mpitest.Command(ctx, path, n, part+"="+what).CombinedOutput()
+	out, err := mpitest.Command(ctx, t, path, n, part+"="+what).CombinedOutput()
 	return string(out), err
 }
 
