@@ -24,6 +24,11 @@ import (
 // absolute.
 type Path string
 
+// Below is the path relative to a folder that it is below.
+func (p Path) Below(folder string) Path {
+	return Path(strings.TrimPrefix(strings.TrimPrefix(string(p), folder), "/"))
+}
+
 // Members selects ensemble members: the first Count in the order of their numbers, or those of
 // List. Exactly one of the two is set; the zero value selects none.
 type Members struct {

@@ -5,7 +5,6 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
-	"strings"
 
 	"github.com/ensemble-weather/ensemble/ensemble/config/schema"
 	"github.com/ensemble-weather/ensemble/internal/exit"
@@ -34,7 +33,7 @@ func (e *loaded) YAMLBelow(folder string) []byte {
 		if files, ok := v.([]Path); ok {
 			below := make([]Path, len(files))
 			for i, f := range files {
-				below[i] = Path(strings.TrimPrefix(strings.TrimPrefix(string(f), folder), "/"))
+				below[i] = f.Below(folder)
 			}
 			v = below
 		}

@@ -30,7 +30,7 @@ type studyTrainer struct {
 }
 
 // commonKeys are keys that all variants of a study share, with the reasons.
-var commonKeys = []struct{ prefix, why string }{
+var commonKeys = []struct{ key, why string }{
 	{"data.forecasts", "the record of a study lists the files of all variants together"},
 	{"data.analyses", "the record of a study lists the files of all variants together"},
 	{"train.seed", "all variants are trained with the same seeds, those of --seeds"},
@@ -52,7 +52,7 @@ func (o *StudyOptions) trainer() (*studyTrainer, error) {
 		}
 		for _, set := range v.Set {
 			for _, k := range commonKeys {
-				if key, _, _ := strings.Cut(set, "="); key == k.prefix {
+				if key, _, _ := strings.Cut(set, "="); key == k.key {
 					return nil, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("variant %s changes %s", v.Name, key), At: "--variant", Why: k.why, Fix: "set it for all variants, with --set " + set}
 				}
 			}
@@ -161,7 +161,7 @@ func (t *studyTrainer) text(folder string) string {
 	}{{"forecasts", d.Forecasts}, {"analyses", d.Analyses}} {
 		var below []string
 		for _, f := range list.files {
-			below = append(below, strings.TrimPrefix(strings.TrimPrefix(string(f), folder), "/"))
+			below = append(below, string(f.Below(folder)))
 		}
 		if below != nil {
 			fmt.Fprintf(&b, "  %s: %s\n", list.key, quotedList(below))
