@@ -27,7 +27,7 @@ func (s *sources) packages() error {
 			if err != nil || !d.IsDir() {
 				return err
 			}
-			if skipped[d.Name()] || d.Name() == "internal" {
+			if skipped(d.Name()) || d.Name() == "internal" {
 				return filepath.SkipDir
 			}
 			dirs = append(dirs, p)

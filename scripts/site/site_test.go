@@ -52,6 +52,7 @@ func TestDead(t *testing.T) {
 		"more/list.txt": "1\n",
 		"data.txt":      "1\n",
 		"build/left.md": "[dead](nowhere.md)\n",
+		"_cells/a.md":   "[dead](nowhere.md)\n",
 	})
 	out := filepath.Join(dir, "build/site")
 	err := build(options{root: dir, out: out, python: python(t)})
@@ -87,6 +88,7 @@ func TestPackagePage(t *testing.T) {
 		"engine/cmd/main.go":       "package main\n",
 		"engine/xtest/helper.go":   "package xtest\n",
 		"engine/testdata/x.go":     "package broken (\n",
+		"engine/_cells/x.go":       "package broken (\n",
 		"engine/internal/y/y.go":   "package y\n",
 		"engine/onlyfolder/z.text": "",
 	})

@@ -27,8 +27,15 @@ type section struct {
 	pages []string
 }
 
-// skipped are folders without documentation of the program.
-var skipped = map[string]bool{"build": true, "bin": true, "runs": true, "testdata": true}
+// skipped reports whether a folder has no documentation of the program: outputs, data of tests, and what the go command
+// ignores. Tests of other packages make and remove folders of the last kind while this one reads.
+func skipped(name string) bool {
+	switch name {
+	case "build", "bin", "runs", "testdata":
+		return true
+	}
+	return strings.HasPrefix(name, ".") || strings.HasPrefix(name, "_")
+}
 
 // markdown copies every Markdown file of the repository, with links to folders replaced by links to pages.
 func (s *sources) markdown() error {
@@ -40,7 +47,7 @@ func (s *sources) markdown() error {
 		if err != nil {
 			return err
 		}
-		if d.IsDir() && (skipped[d.Name()] || strings.HasPrefix(d.Name(), ".") && rel != ".") {
+		if d.IsDir() && rel != "." && skipped(d.Name()) {
 			return filepath.SkipDir
 		}
 		if !d.IsDir() && strings.HasSuffix(rel, ".md") {
