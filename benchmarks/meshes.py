@@ -1,17 +1,19 @@
 #!/usr/bin/env python3
-"""Compare predicted and measured training steps of eight meshes on 1, 2 and 4 ranks of this machine.
+"""Compare predicted and measured training steps of meshes on 1, 2, 4 and 8 ranks of this machine.
 
     benchmarks/meshes.py bin/ensemble --base 8 --crop 256x512 --batch 4
 
 Each rank has one thread. The machine must be idle. Prints one line a mesh, the largest error, and
 Spearman's rank correlation. Meshes are measured --rounds times in turn; medians are compared.
+--ranks 1,2 measures meshes of one and two ranks only.
 """
 import argparse
 import json
 import statistics
 import subprocess
 
-MESHES = {1: [""], 2: ["data:2", "lat:2", "lon:2"], 4: ["data:4", "data:2 lon:2", "lat:4", "lat:2 lon:2"]}
+MESHES = {1: [""], 2: ["data:2", "lat:2", "lon:2"], 4: ["data:4", "data:2 lon:2", "lat:4", "lat:2 lon:2"],
+          8: ["data:8", "data:4 lat:2", "data:2 lat:2 lon:2", "lat:4 lon:2"]}
 
 
 def step(program, ranks, mesh, case):
@@ -34,11 +36,12 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("program")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--ranks", default="1,2,4,8")
     options, case = parser.parse_known_args()
     results = {}
     for _ in range(options.rounds):
-        for ranks, meshes in MESHES.items():
-            for mesh in meshes:
+        for ranks in map(int, options.ranks.split(",")):
+            for mesh in MESHES[ranks]:
                 results.setdefault((ranks, mesh), []).append(step(options.program, ranks, mesh, case))
     measured, predicted = [], []
     print("ranks  mesh          measured ms  predicted ms  ratio  GFLOP/s  GB/s  link us  link GB/s  exchange us  convolutions")
