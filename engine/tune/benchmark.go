@@ -17,7 +17,13 @@ type Candidate struct {
 	// Expected is the expected time, in any unit that all candidates have in common; 0:
 	// unknown. See Expectations.
 	Expected float64
+	// Busy is the mean number of threads that have work; 0: one. Of equal processor times that of more busy threads is the
+	// shorter time.
+	Busy float64
 }
+
+// time is what processor time makes of wall-clock time on threads that no other process takes.
+func (c Candidate) time(cpu float64) float64 { return cpu / cmp.Or(c.Busy, 1) }
 
 // BenchmarkOptions bounds a benchmark. The zero value suits kernels of a few
 // milliseconds.
@@ -82,20 +88,20 @@ func (o *BenchmarkOptions) check() error {
 // the best, or all of several more than 1.2 times. The very first run, which includes
 // starting threads, excludes nothing.
 //
-// With expected times e and measured ones t, candidate i is skipped if
+// Times t are the least processor time of this process divided by the busy threads, because on a shared machine wall-clock
+// time depends on other processes. Therefore all candidates must use the same threads, and nothing else in the process may
+// run.
+//
+// With expected times e, also divided by the busy threads, candidate i is skipped if
 //
 //	e_i/(1 + Error) · t_k/e_k > best t
 //
 // where k is the fastest candidate with an expected time at that moment.
 //
-// They are ranked by the least processor time of this process, because on a shared
-// machine wall-clock time depends on other processes. Therefore all candidates must use
-// the same threads, and nothing else in the process may run. The entry lists the choice
-// first, then the others by time; equal times keep the order of candidates.
+// The entry lists the choice first, then the others by time; equal times keep the order of candidates. The choice is the
+// first listed candidate with
 //
-// The choice is the first listed candidate with
-//
-//	CPU time ≤ (1 + Margin) · least CPU time
+//	t ≤ (1 + Margin) · best t
 //
 // Cost: MinRounds to MaxRounds runs of each candidate, within Budget.
 // Errors: that of the first run that fails, with the name of its candidate; *exit.Error
@@ -144,7 +150,7 @@ func newRace(candidates []Candidate, o BenchmarkOptions) *race {
 		r.order = append(r.order, i)
 	}
 	slices.SortStableFunc(r.order, func(i, j int) int {
-		a, b := candidates[i].Expected, candidates[j].Expected
+		a, b := candidates[i].time(candidates[i].Expected), candidates[j].time(candidates[j].Expected)
 		if a == 0 || b == 0 {
 			return -cmp.Compare(a, b) // the known one first
 		}
@@ -179,28 +185,31 @@ func (r *race) isOut(i int) bool {
 	if r.lead < 0 {
 		return false
 	}
-	t, best := r.timings[i], float64(r.timings[r.lead].CPU)
-	switch t.Runs {
+	t, best := r.time(i), r.time(r.lead)
+	switch r.timings[i].Runs {
 	case 0:
-		e := r.expected(i)
-		return e > 0 && r.Error > 0 && float64(e) > (1+r.Error)*best
+		e := r.candidates[i].time(float64(r.expected(i)))
+		return e > 0 && r.Error > 0 && e > (1+r.Error)*best
 	case 1:
-		return float64(t.CPU) > behindOnce*best && i != r.order[0]
+		return t > behindOnce*best && i != r.order[0]
 	}
-	return float64(t.CPU) > behind*best
+	return t > behind*best
 }
+
+// time is the time of a candidate by which they are compared, in ns.
+func (r *race) time(i int) float64 { return r.candidates[i].time(float64(r.timings[i].CPU)) }
 
 // compare takes a new time of a candidate into account.
 func (r *race) compare(i int) {
-	if r.lead < 0 || r.timings[i].CPU < r.timings[r.lead].CPU {
+	if r.lead < 0 || r.time(i) < r.time(r.lead) {
 		r.lead = i
 	}
-	if r.candidates[i].Expected > 0 && (r.reference < 0 || r.timings[i].CPU < r.timings[r.reference].CPU) {
+	if r.candidates[i].Expected > 0 && (r.reference < 0 || r.time(i) < r.time(r.reference)) {
 		r.reference = i
 	}
 }
 
-// expected is the expected time of a candidate by the measured one of the reference; 0: unknown.
+// expected is the expected processor time of a candidate by the measured one of the reference; 0: unknown.
 func (r *race) expected(i int) time.Duration {
 	if r.reference < 0 {
 		return 0
@@ -227,22 +236,29 @@ func timeRun(c Candidate, r *Timing, clock func() (cpu, wall time.Duration)) err
 
 // rank makes the entry: candidates that have run, then those that were skipped.
 func (r *race) rank() Entry {
-	equal := float64(r.timings[r.lead].CPU) * (1 + r.Margin)
-	var e Entry
+	var ran, skipped []int
+	choice := -1
 	for i, t := range r.timings {
 		switch {
 		case t.Runs == 0:
-			if cpu := r.expected(i); cpu > 0 { // otherwise the time was up
-				e.Skipped = append(e.Skipped, Expectation{Name: r.candidates[i].Name, CPU: cpu})
+			if r.expected(i) > 0 { // otherwise the time was up
+				skipped = append(skipped, i)
 			}
-		case e.Choice == "" && float64(t.CPU) <= equal:
-			e.Choice = t.Name
-			e.Candidates = slices.Insert(e.Candidates, 0, t)
+		case choice < 0 && r.time(i) <= (1+r.Margin)*r.time(r.lead):
+			choice = i
 		default:
-			e.Candidates = append(e.Candidates, t)
+			ran = append(ran, i)
 		}
 	}
-	slices.SortStableFunc(e.Candidates[1:], func(a, b Timing) int { return cmp.Compare(a.CPU, b.CPU) })
-	slices.SortStableFunc(e.Skipped, func(a, b Expectation) int { return cmp.Compare(a.CPU, b.CPU) })
+	slices.SortStableFunc(ran, func(i, j int) int { return cmp.Compare(r.time(i), r.time(j)) })
+	expected := func(i int) float64 { return r.candidates[i].time(float64(r.expected(i))) }
+	slices.SortStableFunc(skipped, func(i, j int) int { return cmp.Compare(expected(i), expected(j)) })
+	e := Entry{Choice: r.timings[choice].Name}
+	for _, i := range slices.Insert(ran, 0, choice) {
+		e.Candidates = append(e.Candidates, r.timings[i])
+	}
+	for _, i := range skipped {
+		e.Skipped = append(e.Skipped, Expectation{Name: r.candidates[i].Name, CPU: r.expected(i)})
+	}
 	return e
 }

@@ -92,6 +92,11 @@ func TestBenchmark(t *testing.T) {
 		{"processor time ranks, not the wall", BenchmarkOptions{}, func(c *track) []Candidate {
 			return []Candidate{c.runner("a", always(10), 5*time.Millisecond), c.runner("b", always(8), 80*time.Millisecond)}
 		}, "b: b 8 80 3, a 10 5 2"},
+		{"processor time of more busy threads is less time", BenchmarkOptions{}, func(c *track) []Candidate {
+			a, b := c.runner("a", always(10)), c.runner("b", always(12))
+			a.Busy, b.Busy = 1.2, 2
+			return []Candidate{a, b}
+		}, "b: b 12 12 3, a 10 10 2"},
 		{"equals: the first", BenchmarkOptions{}, func(c *track) []Candidate {
 			return []Candidate{c.runner("a", always(30)), c.runner("b", always(20)), c.runner("c", always(20))}
 		}, "b: b 20 20 3, c 20 20 3, a 30 30 2"},

@@ -74,6 +74,11 @@ type Expectation struct {
 	CPU  time.Duration `json:"cpu_ns"` // processor time of all threads
 }
 
+// Timed reports whether a candidate was timed.
+func (e Entry) Timed(name string) bool {
+	return slices.ContainsFunc(e.Candidates, func(c Timing) bool { return c.Name == name })
+}
+
 // CPUOf returns the processor time of a candidate, the expected one if it was skipped;
 // known is false if it has neither.
 func (e Entry) CPUOf(name string) (t time.Duration, known bool) {

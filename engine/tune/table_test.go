@@ -64,6 +64,9 @@ func TestTable(t *testing.T) {
 		if got, known := entry("own").CPUOf(name); got != want || known != (want > 0) {
 			t.Errorf("time of %s: %d, %v", name, got, known)
 		}
+		if got := entry("own").Timed(name); got != (want > 0 && name != "slow") {
+			t.Errorf("%s was timed: %v", name, got)
+		}
 	}
 	save(t, table)
 	again, log2 := open(dir, machine)

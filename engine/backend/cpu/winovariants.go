@@ -4,6 +4,7 @@ package cpu
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -272,42 +273,66 @@ func (b *Backend) Variants(q backend.Request) ([]backend.Variant, error) {
 		}
 		b.options.Timings.Record(part.key(), entry)
 	}
-	// Time is wall-clock time: processor time of the part, scaled to all tiles, divided by
-	// the number of busy threads.
-	var all time.Duration
-	for _, t := range entry.Candidates {
-		all += t.CPU
-	}
-	for i, w := range variants {
-		cpu, known := entry.CPUOf(list[i].Name)
-		if !known { // a variant that was neither timed nor skipped ranks after all that were timed
-			cpu = all
-		}
-		list[i].Time = time.Duration(float64(cpu) * float64(p.Tiles()) / float64(part.Tiles()) / p.meanBusyThreads(w, b.pool.Threads()))
-	}
+	p.setTimes(list, variants, entry, float64(p.Tiles())/float64(part.Tiles()))
 	return list, nil
+}
+
+// setTimes sets the wall-clock times of variants: processor times of an entry of the timing table, scaled, divided by the number
+// of busy threads. Variants that were skipped since they are expected to be slower rank after the best that was timed, whatever
+// their threads, and others without a time after all.
+func (p winoPass) setTimes(list []backend.Variant, variants []kern.WinoVariant, entry tune.Entry, scale float64) {
+	best, all := math.Inf(1), 0.
+	for i, w := range variants {
+		if cpu, _ := entry.CPUOf(list[i].Name); cpu > 0 {
+			list[i].Time = time.Duration(float64(cpu) * scale / p.meanBusyThreads(w))
+			all += float64(cpu) * scale
+		}
+		if entry.Timed(list[i].Name) {
+			best = min(best, float64(list[i].Time))
+		}
+	}
+	for i := range list {
+		switch cpu, _ := entry.CPUOf(list[i].Name); {
+		case cpu == 0:
+			list[i].Time = time.Duration(all)
+		case !entry.Timed(list[i].Name) && best < math.Inf(1):
+			list[i].Time = max(list[i].Time, time.Duration(best*(1+tune.Fitted().Error)))
+		}
+	}
 }
 
 // meanBusyThreads estimates how many threads have work on average. Threads take work
 // items one at a time, and in the last round some may be idle.
-func (p winoPass) meanBusyThreads(w kern.WinoVariant, threads int) float64 {
+func (p winoPass) meanBusyThreads(w kern.WinoVariant) float64 {
 	// The numbers of items are those of wino.inc.h.
 	ceil := func(n, d int) int { return (n + d - 1) / d }
 	const columns, chunk = 2 * kern.Block, 2 * kern.Block
-	items := ceil(p.Tiles(), w.Tiles)
 	switch {
 	case p.filter() && w.Whole:
-		items = ceil(p.K, columns) * (ceil(p.Parts[0], chunk) + ceil(p.Parts[1], chunk))
+		return busyThreads(ceil(p.K, columns)*(ceil(p.Parts[0], chunk)+ceil(p.Parts[1], chunk)), 1, p.threads)
 	case p.filter() && w.Rows > 0:
-		items = 6 / w.Rows
+		return busyThreads(6, w.Rows, p.threads)
 	case p.filter():
-		return float64(threads) // one item for each point of a transformed tile, which are many
+		return float64(p.threads) // one item for each point of a transformed tile, which are many
 	case w.Whole: // items are blocks of columns, and half blocks in the last round
 		halves := ceil(p.K, columns/2)
-		full := halves / 2 / threads * threads
-		return float64(halves) / float64(2*full/threads+ceil(halves-2*full, threads))
+		full := halves / 2 / p.threads * p.threads
+		return float64(halves) / float64(2*full/p.threads+ceil(halves-2*full, p.threads))
 	}
-	return float64(items) / float64(ceil(items, threads))
+	return busyThreads(p.Tiles(), w.Tiles, p.threads)
+}
+
+// busyThreads is how many of the threads are busy on average if they take work in blocks, of which the last may be smaller:
+// all the work over that of the thread with the most.
+func busyThreads(work, block, threads int) float64 {
+	blocks := work / block
+	most := blocks / threads * block
+	if blocks%threads > 0 {
+		most += block
+	} else {
+		most += work % block
+	}
+	return float64(work) / float64(most)
 }
 
 // excerpt returns a smaller pass, of fewer samples and latitudes and without halo, on
@@ -388,7 +413,7 @@ func (b *Backend) benchmarkVariants(p winoPass, variants []kern.WinoVariant, est
 		if p.filter() {
 			run = func() { j.RunFilter(filter, x0, x1, y, scratch) }
 		}
-		runners = append(runners, tune.Candidate{Name: j.variant, Bytes: 4 * int64(j.ScratchLen()), Run: func() error { run(); return nil }, Expected: expected[i]})
+		runners = append(runners, tune.Candidate{Name: j.variant, Bytes: 4 * int64(j.ScratchLen()), Run: func() error { run(); return nil }, Expected: expected[i], Busy: p.meanBusyThreads(w)})
 	}
 	return tune.Benchmark(runners, b.options.Timings.Options(p.benchmarkOptions(len(variants), estimate)))
 }

@@ -6,7 +6,9 @@ import (
 	"math"
 	"slices"
 	"testing"
+	"time"
 
+	"github.com/ensemble-weather/ensemble/engine/backend"
 	"github.com/ensemble-weather/ensemble/engine/backend/cpu/kern"
 	"github.com/ensemble-weather/ensemble/engine/tune"
 )
@@ -76,5 +78,38 @@ func TestUnexpected(t *testing.T) {
 	}
 	if got := tune.Fitted().Time("sve", 1<<20, tune.Work{Kind: "forward", Items: 1, Block: 1, Shared: 1, Item: 1}); got != 0 {
 		t.Errorf("unknown instruction set: %g", got)
+	}
+}
+
+// TestBusyThreads: blocks of tiles, the last of which may be smaller, on threads that take one at a time.
+func TestBusyThreads(t *testing.T) {
+	for _, c := range []struct {
+		work, block, threads int
+		want                 float64 // work over that of the thread with the most
+	}{
+		{64, 56, 1, 1}, {64, 56, 2, 64. / 56}, {64, 28, 2, 64. / 36}, {256, 56, 2, 256. / 144}, {56, 28, 2, 2}, {84, 28, 2, 1.5},
+		{20, 28, 2, 1}, {6, 3, 2, 2}, {6, 3, 4, 2}, {100, 10, 4, 100. / 30}, {85, 10, 4, 85. / 25},
+	} {
+		if got := busyThreads(c.work, c.block, c.threads); got != c.want {
+			t.Errorf("%d in blocks of %d on %d threads: %g busy, want %g", c.work, c.block, c.threads, got, c.want)
+		}
+	}
+}
+
+// TestSkippedVariants: a variant that was not timed never precedes the best timed one, though more threads would share it.
+func TestSkippedVariants(t *testing.T) {
+	p := winoPass{name: "forward", WinoSpec: kern.WinoSpec{N: 1, Parts: [2]int{32, 0}, K: 64, Size: [3]int{2, 32, 32}, KD: 3, Side: 3, FilterIn: 32}, threads: 2}
+	variants := []kern.WinoVariant{{Tiles: 56}, {Tiles: 28}, {Tiles: 14}, {Tiles: 6}}
+	list := make([]backend.Variant, len(variants))
+	for i, w := range variants {
+		list[i].Name = p.variantName(w)
+	}
+	p.setTimes(list, variants, tune.Entry{Choice: "wino 56", Candidates: []tune.Timing{{Name: "wino 56", CPU: 640, Runs: 1}},
+		Skipped: []tune.Expectation{{Name: "wino 28", CPU: 700}, {Name: "wino 14", CPU: 3600}}}, 10)
+	const best = 10 * 560
+	for i, want := range []time.Duration{best, time.Duration(best * (1 + tune.Fitted().Error)), 20250, 6400 + 7000 + 36000} {
+		if list[i].Time != want {
+			t.Errorf("%s: %d, want %d", list[i].Name, list[i].Time, want)
+		}
 	}
 }
