@@ -4,13 +4,14 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
-	"math/rand/v2"
+	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
-	"strconv"
+	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -50,119 +51,148 @@ train: {epochs: 1, batch_size: 4, threads: 1, networks: 1, loss: {kind: mse}}
 	return run
 }
 
-// TestLongSuites runs three inits of ten members, which arrive in random order, in the suites of Cylc, ecFlow and
-// Slurm. A wrong site configuration fails once without a retry, and the operator reruns it. One member of the
-// first init is late, one of the second is damaged at first, and the prediction of the third is killed. The
-// products are those of an undisturbed run.
+// weekFates are those of two initialisations a day: one is refused, one never comes, one stays degraded, one until a member
+// comes, one comes late as a whole, the site of one is wrong at first, and the prediction of one is killed.
+var weekFates = []fate{fateWhole, fateWrongSite, fateDamaged, fateWhole, fateKilled, fateFewer, fateWhole, fateLateInput, fateNever, fateWhole, fateLateMember, fateWhole, fateWhole, fateWhole}
+
+// TestLongSuites runs a bad week of ten members in the suites of Cylc, ecFlow and Slurm. Products are those of an undisturbed run.
 func TestLongSuites(t *testing.T) {
-	const members, odd = 10, 4 // odd: the member that is late or damaged
+	const members = 10
 	run := trainedOf(t, members)
 	for _, c := range []struct {
 		name  string
 		start func(*site) (end func(), again func(time.Time))
-		all   bool // inits are predicted concurrently
-	}{
-		{"ecflow", (*site).ecflow, false},
-		{"cylc", (*site).cylcSuite, true},
-		{"slurm", (*site).slurm, true},
-	} {
+	}{{"ecflow", (*site).ecflow}, {"cylc", (*site).cylc}, {"slurm", (*site).slurm}} {
 		t.Run(c.name, func(t *testing.T) {
-			s := newSite(t, run, 3, members, 8*time.Second)
-			want := s.undisturbed()
-			good, err := os.ReadFile(s.siteFile())
-			if err != nil {
-				t.Fatal(err)
-			}
-			wrong := strings.Replace(string(good), ". ", "export ENSEMBLE_MEMBERS_ON_MISSING=perhaps\n. ", 1)
-			if err := os.WriteFile(s.siteFile(), []byte(wrong), 0o644); err != nil {
-				t.Fatal(err)
-			}
-			begun := time.Now()
-			end, again := c.start(s)
-			refused := s.cycles[:1]
-			if c.all {
-				refused = s.cycles
-			}
-			var alarms []string
-			for _, x := range refused {
-				s.until("a rejection", func() bool { return s.alarmed("refused " + name(x)) })
-				alarms = append(alarms, "refused "+name(x))
-			}
-			time.Sleep(2 * time.Second) // time for a retry, which must not happen
-			if err := os.WriteFile(s.siteFile(), good, 0o644); err != nil {
-				t.Fatal(err)
-			}
-			for _, x := range refused {
-				again(x)
-			}
-
-			r := rand.New(rand.NewPCG(7, 8))
-			for _, k := range r.Perm(len(s.cycles) * members) {
-				x, m := s.cycles[k/members], k%members
-				switch {
-				case m != odd:
-					s.deliver(x, m, s.content(x, m))
-				case x == s.cycles[1]:
-					s.deliver(x, m, s.content(x, m)[:1000])
-				}
-				time.Sleep(time.Duration(r.IntN(30)) * time.Millisecond)
-			}
-			pending := []func() bool{
-				func() bool { return s.alarmed("degraded " + name(s.cycles[0])) },
-				func() bool { return s.alarmed("degraded " + name(s.cycles[1])) },
-				func() bool {
-					pid := s.waiting(s.cycles[2])
-					return pid > 0 && syscall.Kill(pid, syscall.SIGKILL) == nil
-				},
-			}
-			s.until("all expected events", func() bool {
-				left := 0
-				for i, happened := range pending {
-					if happened != nil && happened() {
-						s.deliver(s.cycles[i], odd, s.content(s.cycles[i], odd))
-						pending[i] = nil
-					}
-					if pending[i] != nil {
-						left++
-					}
-				}
-				return left == 0
+			s := newSite(t, run, halfDays(lastDay, 7), members)
+			s.suffer(weekFates, func(s *site) (end func(), again func(time.Time)) {
+				s.due = time.Now().Add(time.Minute).Truncate(time.Second)
+				return c.start(s)
 			})
-			end()
-			s.finished(want, append(alarms, "degraded "+name(s.cycles[0]), "degraded "+name(s.cycles[1]))...)
-			t.Logf("%s: 3 inits of %d members, %d rejected, 2 amended, 1 killed: right after %s, alarms %s", c.name, members, len(refused), time.Since(begun).Round(time.Second), strings.Join(s.alarms(), ", "))
 		})
 	}
 }
 
-// cylcSuite runs the suite.
-func (s *site) cylcSuite() (end func(), again func(time.Time)) {
-	s.Helper()
-	cylc := s.cylc()
-	conf := filepath.Join(filepath.Dir(s.ops), "cylc-conf")
-	if err := os.Mkdir(conf, 0o755); err != nil {
-		s.Fatal(err)
-	}
-	text := "[platforms]\n    [[localhost]]\n        hosts = localhost\n        cylc path = " + filepath.Dir(cylc) + "\n[scheduler]\n    [[main loop]]\n        plugins =\n"
-	if err := os.WriteFile(filepath.Join(conf, "global.cylc"), []byte(text), 0o644); err != nil {
-		s.Fatal(err)
-	}
-	s.env = append(s.env, "CYLC_CONF_PATH="+conf, "PATH="+filepath.Dir(cylc)+":"+os.Getenv("PATH"))
-	out, ended := s.daemon(cylc, append([]string{"vip", "--no-detach", "--workflow-name=ops"}, s.cylcArgs()...)...)
-	end = func() {
-		s.Helper()
-		select {
-		case err := <-ended:
-			if err != nil {
-				s.Fatalf("%v\n%s\n%s", err, out, s.logTails())
-			}
-		case <-time.After(time.Minute):
-			s.Fatalf("the suite does not end:\n%s\n%s", out, s.logTails())
+// printedFor returns the blocks of commands of docs/operations.md that a test runs, which their exemption names.
+func printedFor(t *testing.T, test string) (commands []string) {
+	t.Helper()
+	for _, b := range blocks(t, operationsPage) {
+		if strings.Contains(b.exempt, test) {
+			commands = append(commands, b.commands)
 		}
 	}
-	return end, func(c time.Time) {
-		s.until("a stalled suite", func() bool { return strings.Contains(out.String(), "Workflow stalled") })
-		s.run(cylc, "trigger", "ops//"+c.Format("20060102T15Z")+"/predict")
+	return commands
+}
+
+// firstOfYear is the initialisation of the commands of docs/operations.md.
+var firstOfYear = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// printedSite is a site with the input of firstOfYear, on which the commands of the page are run without any other setting.
+func printedSite(t *testing.T) *site {
+	s := newSite(t, faulty(t).run, []time.Time{firstOfYear}, 4)
+	s.deliverAll(s.inits)
+	s.env = slices.DeleteFunc(s.env, func(v string) bool { return strings.HasPrefix(v, "OPS=") || strings.HasPrefix(v, "SITE=") })
+	return s
+}
+
+// shell runs commands in the folder of the suites.
+func (s *site) shell(commands string) string {
+	s.Helper()
+	return s.run("bash", "-ec", commands)
+}
+
+// awaitDeliveries waits until the products of firstOfYear were delivered n times.
+func (s *site) awaitDeliveries(n int) {
+	s.Helper()
+	s.until("a delivery", func() bool { return len(s.delivered()[name(firstOfYear)]) >= n })
+}
+
+// TestLongPrintedCylc runs the commands of docs/operations.md as they stand there: the suite, and a prediction again.
+func TestLongPrintedCylc(t *testing.T) {
+	s := printedSite(t)
+	cylc := s.cylcProgram()
+	t.Cleanup(func() {
+		s.try(cylc, "stop", "--now", "--now", "ensemble")
+		s.until("the end", func() bool { _, err := s.try(cylc, "ping", "ensemble"); return err != nil })
+	})
+	for i, commands := range printedFor(t, "TestLongPrintedCylc") {
+		s.shell(commands)
+		s.awaitDeliveries(i + 1)
+	}
+	if n := len(s.delivered()[name(firstOfYear)]); n != 2 {
+		t.Errorf("%d deliveries, want 2", n)
+	}
+}
+
+// TestLongPrintedEcFlow runs the commands of docs/operations.md as they stand there: the suite, and a prediction again.
+func TestLongPrintedEcFlow(t *testing.T) {
+	s := printedSite(t)
+	client := s.ecflowServer()
+	t.Cleanup(func() { s.run(client, "--terminate=yes") })
+	commands := printedFor(t, "TestLongPrintedEcFlow")
+	s.shell(commands[0])
+	s.awaitDeliveries(1)
+	s.until("its end", func() bool {
+		out, err := s.try(client, "--query", "state", "/ensemble/"+name(firstOfYear))
+		return err == nil && strings.TrimSpace(out) == "complete"
+	})
+	before, _ := s.predictions(firstOfYear)
+	s.shell(commands[1])
+	s.until("another prediction", func() bool { now, _ := s.predictions(firstOfYear); return len(now) > len(before) })
+}
+
+// TestLongPrintedSlurm runs the commands of docs/operations.md as they stand there: a week of predictions, one of them again, and a training.
+func TestLongPrintedSlurm(t *testing.T) {
+	s := printedSite(t)
+	s.slurmCluster()
+	text, err := os.ReadFile(faulty(t).config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	program, err := filepath.Abs(os.Args[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.env = append(s.env, "ENSEMBLE="+program)
+	if err := os.WriteFile(filepath.Join(s.ops, "train.yaml"), text, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	out := s.shell(printedFor(t, "TestLongPrintedSlurm")[0])
+	s.slurmEnd()
+	if jobs := strings.Count(out, "Submitted batch job"); jobs != 7*2+1+1 {
+		t.Errorf("%d jobs:\n%s", jobs, out)
+	}
+	s.awaitDeliveries(2)
+	if _, err := os.Stat(filepath.Join(s.ops, "runs", "a", "model")); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestLongPrintedService runs the first commands of docs/operations.md as they stand there: a service, until it is
+// stopped, and a request.
+func TestLongPrintedService(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:8642")
+	if err != nil {
+		t.Skip("skipped: the port of the page is in use: ", err)
+	}
+	l.Close()
+	programs := installed(t)
+	t.Setenv("ENSEMBLE_DECODE", filepath.Join(programs, "ensemble-decode"))
+	t.Setenv("PAGE_DATA", pageData(t))
+	serve, request, _ := strings.Cut(printedFor(t, "TestLongPrintedService")[0], "\n")
+	serve, _, _ = strings.Cut(serve, "#")
+	setup, err := filepath.Abs("testdata/pages/common.sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("bash", "-c", ". "+setup+"\nensemble train -q -c train.yaml --run-dir runs/a\n"+serve+"& pid=$!\n"+
+		"for i in {1..600}; do [ ! -d products/2026011200 ] || break; sleep 0.2; done\n"+request+"kill -TERM $pid; wait $pid\n")
+	cmd.Dir = t.TempDir()
+	cmd.Env = append(os.Environ(), "PATH="+programs+":"+os.Getenv("PATH"))
+	out, err := cmd.Output()
+	var e *exec.ExitError
+	if !errors.As(err, &e) || e.ExitCode() != int(exit.SaveAndStop) || !bytes.Contains(out, []byte(`"2026011200"`)) {
+		t.Errorf("%v\n%s", err, out)
 	}
 }
 
@@ -170,8 +200,8 @@ func (s *site) cylcSuite() (end func(), again func(time.Time)) {
 // with the weights of an uninterrupted training. A wrong configuration ends the job without a retry.
 func TestLongSlurmTraining(t *testing.T) {
 	f := faulty(t)
-	s := newSite(t, f.run, 0, 4, time.Second)
-	end, _ := s.slurm()
+	s := newSite(t, f.run, nil, 4)
+	s.slurmCluster()
 	text, err := os.ReadFile(f.config)
 	if err != nil {
 		t.Fatal(err)
@@ -196,7 +226,7 @@ func TestLongSlurmTraining(t *testing.T) {
 		t.Error("it had ended before the signal: the test has no effect")
 	}
 	s.run("scontrol", "update", "JobId="+id, "StartTime=now+3seconds") // Slurm delays a requeued job by two minutes; in the second in which it ended the update fails
-	end()
+	s.slurmEnd()
 	if _, err := os.Stat(filepath.Join(run, "model")); err != nil {
 		t.Fatalf("%v:\n%s", err, jobLog("train.out"))
 	}
@@ -210,14 +240,4 @@ func TestLongSlurmTraining(t *testing.T) {
 	if text := jobLog("wrong.out"); strings.Count(text, "error[E0") != 1 {
 		t.Errorf("log of the job with a wrong configuration:\n%s", text)
 	}
-}
-
-// waiting returns the process of the prediction of an init, 0 if there is none.
-func (s *site) waiting(c time.Time) int {
-	text, err := os.ReadFile(filepath.Join(s.logs, "predict-"+name(c)+".pid"))
-	if err != nil {
-		return 0
-	}
-	pid, _ := strconv.Atoi(strings.TrimSpace(string(text))) // 0 while the file is being written; the next call reads it
-	return pid
 }

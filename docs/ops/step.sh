@@ -1,60 +1,110 @@
 #!/bin/bash
-# step.sh predict|amend CYCLE [FLAGS...]: the products of one init, as a step of any suite.
+# step.sh predict|deliver|amend INIT: a step of one initialisation, such as 2026010100, in any suite.
 #
-#   predict   waits until the deadline, then continues with the available input (predict.yaml)
-#   amend     waits for missing input, and replaces degraded products
+#   predict   waits for the input until DEADLINE, then publishes what the policy of predict.yaml allows
+#   deliver   passes the products on
+#   amend     until AMEND_DEADLINE, publishes and delivers products of more input, when it is complete
+#             and every AMEND_EVERY seconds
 #
-# From the environment: OPS (this folder), SITE (site.sh), TRY and TRIES (number of this
-# attempt, and of all attempts of the suite). Exit codes for the suite:
+# From the environment: OPS (this folder) and SITE (site.sh). Errors that may pass are tried
+# again here. Exit codes for the suite:
 #
-#   0   published
-#   10  published, degraded; operators have been notified
-#   75  try again
-#   1   do not try again; operators have been notified
+#   0    done
+#   10   predict: published, degraded; amend may complete it
+#   11   predict: not published, its input is missing or refused; amend may make it
+#   75   stopped by a signal
+#   1    failed
+#
+# Operators have been notified of 10, 11 and 1.
 set -u
-step=${1:?predict or amend} cycle=${2:?the start, such as 2026010100}
-shift 2
-: "${OPS:?the folder of step.sh}" "${SITE:?the site file, site.sh}" "${TRY:=1}" "${TRIES:=1}"
+step=${1:?predict, deliver or amend} init=${2:?the initialisation, such as 2026010100}
+: "${OPS:?the folder of step.sh}" "${SITE:?the site file, site.sh}"
 . "$SITE" || exit 1
 mkdir -p "$LOGS" || exit 1
-# The policy of a step is in the environment, not in flags: products state the command line,
-# and those of both steps must be the same bytes.
-export ENSEMBLE_MEMBERS_DEADLINE=$DEADLINE
-if [ "$step" = amend ]; then
-  export ENSEMBLE_MEMBERS_DEADLINE=$AMEND_DEADLINE ENSEMBLE_MEMBERS_ON_MISSING=fail
-fi
+answer="$LOGS/$step-$init.out" # JSON of predict, output of deliver.sh
 
-answer="$LOGS/$step-$cycle.json"
-"$ENSEMBLE" predict -c "$OPS/predict.yaml" --run-dir "$RUN_DIR" --input "$INPUT/*$cycle*.grib2" --init "$cycle" \
-  --out "$PRODUCTS" --progress none "$@" \
-  --json --log-format json --log-file "$LOGS/predict.jsonl" >"$answer" 2>/dev/null </dev/null &
-pid=$!
-echo $pid >"$LOGS/$step-$cycle.pid"
-trap 'kill -TERM $pid 2>/dev/null' TERM INT USR1 HUP # the program stops with 75
-wait $pid
-code=$?
-while kill -0 $pid 2>/dev/null; do # a signal interrupts wait
-  wait $pid
+predict() {
+  exec "$ENSEMBLE" predict -c "$OPS/predict.yaml" --run-dir "$RUN_DIR" --input "$INPUT/*$init*.grib2" --init "$init" \
+    --out "$PRODUCTS" --progress none --json --log-format json --log-file "$LOGS/predict.jsonl" >"$answer" 2>/dev/null </dev/null
+}
+deliver() { exec "$DELIVER" "$init" >"$answer" 2>&1 </dev/null; }
+
+# run COMMAND...: in the background, where a signal reaches it at once; sets code.
+child='' stopped=''
+trap 'stopped=yes; kill -TERM $child 2>/dev/null' TERM INT HUP USR1 XCPU
+run() {
+  "$@" &
+  child=$!
+  wait $child
   code=$?
-done
-rm -f "$LOGS/$step-$cycle.pid"
+  while kill -0 $child 2>/dev/null; do # a signal interrupts wait
+    wait $child
+    code=$?
+  done
+  [ -z "$stopped" ] || exit 75
+}
 
-why=$(sed -n -e 's/\\"/`/g' -e 's/.*"error":{"code":"[^"]*","what":"\([^"]*\)","at":"\([^"]*\)".*/\1: \2/p' -e t \
-  -e 's/.*"error":{"code":"[^"]*","what":"\([^"]*\)".*/\1/p' "$answer")
-again=no
-case $code in
-0)
-  grep -q '"status":"degraded"' "$answer" || exit 0
-  "$ALARM" degraded "$cycle" "published with less than expected, see $PRODUCTS/$cycle/manifest.json"
-  exit 10
+# attempt predict|deliver: runs it, again where another try may end in another way; sets code.
+attempt() {
+  local try
+  for ((try = 1; try <= TRIES; try++)); do
+    [ $try -eq 1 ] || run sleep "$RETRY_DELAY"
+    run "$1"
+    case $1-$code in
+    *-0 | predict-65 | predict-66) return ;;
+    predict-1 | predict-64 | predict-70 | predict-73 | predict-12[67]) break ;;
+    esac # others: no device, a lost rank, a full disk, killed; deliver.sh
+  done
+  case $1-$code in predict-12[67]) echo "$ENSEMBLE cannot be run" >"$answer" ;; esac
+  alarm failed "ended with $code, try $((try > TRIES ? TRIES : try)) of $TRIES: $(why)"
+  exit 1
+}
+alarm() { "$ALARM" "$1" "$init" "$step: $2"; }
+why() { # the error in an answer, else its last line
+  sed -n -e 's/\\"/`/g' -e 's/.*"error":{"code":"[^"]*","what":"\([^"]*\)","at":"\([^"]*\)".*/\1: \2/p' -e t \
+    -e 's/.*"error":{"code":"[^"]*","what":"\([^"]*\)".*/\1/p' -e t -e '$p' "$answer"
+}
+degraded() { grep -q '"status":"degraded"' "$answer"; }
+
+# The policy of a step is in the environment, not in flags: products state the command line, and
+# those of predict and amend must have the same bytes.
+case $step in
+predict)
+  export ENSEMBLE_MEMBERS_DEADLINE=$DEADLINE
+  attempt predict
+  case $code in
+  65) alarm refused "$(why)" ;;
+  66) alarm late "$(why)" ;;
+  *)
+    degraded || exit 0
+    alarm degraded "published with less than expected, see $PRODUCTS/$init/manifest.json"
+    exit 10
+    ;;
+  esac
+  exit 11
   ;;
-66 | 71 | 75) again=yes ;;             # missing input, a lost rank, stopped
-69) again=yes ;;                       # another node may have the device
-74) again=yes ;;                       # a full disk, a stale handle
-137 | 143) again=yes ;;                # killed: by hand, by the node, for memory
-126 | 127) why="$ENSEMBLE cannot be run" ;;
+deliver) attempt deliver ;;
+amend)
+  export ENSEMBLE_MEMBERS_DEADLINE=$AMEND_DEADLINE ENSEMBLE_MEMBERS_WAIT=${AMEND_EVERY}s
+  begin=$SECONDS again=''
+  while attempt predict; do
+    if [ $code -eq 0 ]; then
+      if grep -q '"existing":0' "$answer"; then run "$OPS/step.sh" deliver "$init"; fi
+      [ $code -eq 0 ] && degraded || exit $code
+    fi
+    if [ $((SECONDS - begin)) -lt "$AMEND_EVERY" ]; then # it is the deadline, or files changed while they were read
+      [ $code -ne 0 ] && [ -z "$again" ] || break
+      again=yes
+      run sleep "$RETRY_DELAY"
+    fi
+    begin=$SECONDS
+  done
+  [ -f "$PRODUCTS/$init/manifest.json" ] && exit 0
+  alarm gave_up "nothing is published: $(why)"
+  exit 1
+  ;;
+*)
+  echo "step.sh: $step is not predict, deliver or amend" >&2
+  exit 1
+  ;;
 esac
-if [ $again = yes ] && [ "$TRY" -lt "$TRIES" ]; then exit 75; fi
-if [ $again = yes ]; then word=gave_up; else word=refused; fi
-"$ALARM" $word "$cycle" "$step ended with $code: ${why:-no answer}, see $LOGS/predict.jsonl"
-exit 1

@@ -1,12 +1,11 @@
 #!/bin/bash
 # The head of every task: reports its begin to the server, and an abort with the reason if it
 # ends other than by tail.h. It always exits with 0: the server treats another exit status
-# of its job as an abort too, and would abort the next attempt.
+# of its job as an abort too, and would abort the next run.
 set -u
 export ECF_PORT=%ECF_PORT% ECF_HOST=%ECF_HOST% ECF_NAME=%ECF_NAME% ECF_PASS='%ECF_PASS%' ECF_TRYNO=%ECF_TRYNO% ECF_RID=$$
-export OPS='%OPS%' SITE='%SITE%' TRY=%ECF_TRYNO% TRIES=%TRIES%
+export OPS='%OPS%' SITE='%SITE%'
 ecflow_client --init=$$
-ecflow_client --alter=delete variable ECF_TRIES "$ECF_NAME" >/dev/null 2>&1 || true # set by step.h in an earlier attempt
 why="the script ended early"
 aborted() {
   trap - EXIT TERM INT HUP USR1 XCPU
@@ -14,4 +13,3 @@ aborted() {
   exit 0
 }
 trap 'aborted "$why"' EXIT
-trap 'why="a signal"' TERM INT HUP USR1 XCPU # the task waits for its command
