@@ -76,16 +76,25 @@ func predictCommand(a *app) *cobra.Command {
 	return cmd
 }
 
+// parseInit parses an initialisation; at names the flag or argument.
+//
+// Errors: exit 64.
+func parseInit(text, at string) (time.Time, error) {
+	d, err := config.ParseDate(text)
+	if err != nil || d.WholeDay {
+		return time.Time{}, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("invalid initialisation %q", text), At: at, Fix: "write it as 2026010100 or 2026-01-01T00:00Z"}
+	}
+	return d.Time, nil
+}
+
 // parseInitAndDeadline parses the initialisation and the deadline. Empty texts give zero times.
 //
 // Errors: exit 64, also for a deadline that counts from an initialisation if none is given.
 func parseInitAndDeadline(cycle string, deadline config.Deadline) (init, until time.Time, err error) {
 	if cycle != "" {
-		d, err := config.ParseDate(cycle)
-		if err != nil || d.WholeDay {
-			return init, until, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("invalid initialisation %q", cycle), At: "--init", Fix: "write it as 2026010100 or 2026-01-01T00:00Z"}
+		if init, err = parseInit(cycle, "--init"); err != nil {
+			return init, until, err
 		}
-		init = d.Time
 	}
 	if deadline == "" {
 		return init, until, nil

@@ -154,7 +154,7 @@ func TestServePromoted(t *testing.T) {
 		})
 		return m.Model
 	}
-	s.awaitLog("products of another model or version are kept", 2)
+	s.awaitLog("existing products are kept", 2)
 	if a, b, c := model(first), model(second), model(third); a != b || b == c {
 		t.Errorf("models of three inits: %s, %s and, after the reload, %s", a, b, c)
 	}

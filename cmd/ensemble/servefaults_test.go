@@ -26,6 +26,16 @@ func ownDisk(t *testing.T, dir, options string) []string {
 	return words
 }
 
+// fill fills the disk that a service has on a folder, and returns the path of the file that does.
+func (s *resident) fill(dir string) string {
+	s.Helper()
+	filler := filepath.Join(fmt.Sprintf("/proc/%d/root%s", s.cmd.Process.Pid, dir), "filler") // the path in the service's mount namespace
+	if err := os.WriteFile(filler, make([]byte, 2<<20), 0o644); !errors.Is(err, syscall.ENOSPC) {
+		s.Fatalf("the disk is not full: %v", err)
+	}
+	return filler
+}
+
 // eventually waits until a condition holds.
 func eventually(t *testing.T, what string, so func() bool) {
 	t.Helper()
@@ -56,11 +66,8 @@ func TestServeOutlives(t *testing.T) {
 	_, first := s.get(product(0))
 
 	// The disk is full; later there is space again.
-	there := fmt.Sprintf("/proc/%d/root%s", s.cmd.Process.Pid, out) // the path in the service's mount namespace
-	filler := filepath.Join(there, "filler")
-	if err := os.WriteFile(filler, make([]byte, 2<<20), 0o644); !errors.Is(err, syscall.ENOSPC) {
-		t.Fatalf("the disk is not full: %v", err)
-	}
+	filler := s.fill(out)
+	there := filepath.Dir(filler)
 	f.put("in/1.grib2", join(cycle(days[1])...))
 	s.awaitLog(`"code":74`, 7) // retried without end
 	if r, _ := s.get(product(1)); r.StatusCode != 404 {

@@ -21,8 +21,8 @@ import (
 	"github.com/ensemble-weather/ensemble/io/product"
 )
 
-// stateDir is the subdirectory of the product directory that keeps the fields of the latest maps
-// across restarts of the service.
+// stateDir is the subdirectory of the product directory that keeps the fields of the latest maps,
+// the list of initialisations and the decisions of operators across restarts of the service.
 const stateDir = ".serve"
 
 // maxRetryDelay is the largest delay between attempts for an initialisation.
@@ -31,26 +31,42 @@ const maxRetryDelay = time.Hour
 // issuer watches the input and publishes products. It runs on one goroutine.
 type issuer struct {
 	*state
-	log             *slog.Logger
-	signals         Signals
-	o               Options
-	resident        *predict.Service
-	attempts        map[ensemble.Init]*attempt
-	late            map[string]bool          // initialisations that were late at the last poll
-	unscheduled     map[string]bool          // logged contradictions of input and schedule
-	reportedMissing string                   // last logged reason for incomplete input
-	displayedInit   ensemble.Init            // initialisation whose maps the page shows, or will show
-	toDraw          chan *scoring.MapExample // buffered, capacity 1
+	log           *slog.Logger
+	signals       Signals
+	o             Options
+	resident      *predict.Service
+	attempts      map[ensemble.Init]*attempt
+	reported      reported
+	savedInits    []InitStatus             // last list that was written for Decide
+	displayedInit ensemble.Init            // initialisation whose maps the page shows, or will show
+	toDraw        chan *scoring.MapExample // buffered, capacity 1
+}
+
+// reported is what was logged, so that it is logged once.
+type reported struct {
+	late                       map[string]bool // initialisations that were late at the last poll
+	unscheduled                map[string]bool // contradictions of input and schedule
+	skipped                    map[string]bool // initialisations older than serve.max_age
+	missing, decisions, alarms string          // last reason for incomplete input; last error of reading decisions and alarms
 }
 
 // attempt is the result of publishing an initialisation from one state of its input files.
 type attempt struct {
 	inputState string // identifies the state of the input files
 	count      int
-	done       bool // products exist
-	kept       bool // they are of another model or version
+	done       bool                 // products exist
+	other      *product.OtherSource // they are of other sources, and stay; nil otherwise
+	decided    time.Time            // of the decision that it follows
 	next       time.Time
 	err        error
+}
+
+// revision identifies what operators decide about after an attempt: a source for which products are kept, or a failure.
+func (t *attempt) revision() string {
+	if t.other != nil {
+		return t.other.Wanted
+	}
+	return fmt.Sprintf("%s E%03d", t.inputState, int(exit.CodeOf(t.err)))
 }
 
 // run publishes products until ctx ends.
@@ -61,7 +77,8 @@ func (u *issuer) run(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { u.resident.Close() }()
-	u.attempts, u.unscheduled, u.toDraw = map[ensemble.Init]*attempt{}, map[string]bool{}, make(chan *scoring.MapExample, 1)
+	u.attempts, u.toDraw = map[ensemble.Init]*attempt{}, make(chan *scoring.MapExample, 1)
+	u.reported.unscheduled, u.reported.skipped = map[string]bool{}, map[string]bool{}
 	var drawing sync.WaitGroup
 	defer drawing.Wait()
 	drawing.Go(func() { u.drawLoop(ctx) })
@@ -108,7 +125,7 @@ func (u *issuer) open(o Options) (*predict.Service, error) {
 // loaded records the loaded model.
 func (u *issuer) loaded(m predict.ModelDescription, o Options, begun time.Time) {
 	u.change(func() { u.model = &m })
-	u.metrics.model(m)
+	u.metrics.model.loaded(m)
 	u.log.Info("the model is ready", "run_dir", o.Predict.RunDir, "checksum", m.Checksum, "seconds", seconds(begun))
 }
 
@@ -135,7 +152,7 @@ func (u *issuer) reopen() {
 // restoreLastMaps loads the maps of the last initialisation from before a restart.
 func (u *issuer) restoreLastMaps() {
 	dir := filepath.Join(u.o.Predict.Out, stateDir)
-	if err := atomicfile.RemoveTemporary(filepath.Join(dir, "report")); err != nil { // of a killed service
+	if err := errors.Join(atomicfile.RemoveTemporary(filepath.Join(dir, "report")), atomicfile.RemoveTemporary(dir)); err != nil { // of a killed service
 		u.log.Warn("cannot remove temporary files", "error", exit.OneLine(err))
 	}
 	e, err := scoring.LoadExample(dir)
@@ -236,14 +253,13 @@ func (u *issuer) poll(ctx context.Context) error {
 			return err
 		}
 		u.dropRemoved(starts)
-		lacked := u.reportedMissing
-		u.reportedMissing = u.resident.MissingInput()
+		u.updateDecisions()
 		u.updateStarts(starts, unread)
-		if u.reportedMissing != lacked && u.reportedMissing != "" {
-			u.log.Warn("waiting for input", "why", u.reportedMissing)
-		}
+		u.logMissing()
 		u.logLate()
 		u.logUnscheduled(starts)
+		u.updateAlarms()
+		u.removeDecisions()
 		looked, again := time.Now(), false
 		for _, c := range starts {
 			if !u.isDue(c) {
@@ -264,6 +280,29 @@ func (u *issuer) poll(ctx context.Context) error {
 	}
 }
 
+// logMissing logs why the input is incomplete, when that changes.
+func (u *issuer) logMissing() {
+	if why := u.resident.MissingInput(); why != u.reported.missing {
+		if u.reported.missing = why; why != "" {
+			u.log.Warn("waiting for input", "why", why)
+		}
+	}
+}
+
+// updateAlarms counts the alarms of the rolling verification.
+func (u *issuer) updateAlarms() {
+	n, err := u.resident.RollingAlarms()
+	if err != nil {
+		if text := exit.OneLine(err); text != u.reported.alarms {
+			u.reported.alarms = text
+			u.log.Warn("cannot read the alarms of the rolling verification", "error", text)
+		}
+		return
+	}
+	u.reported.alarms = ""
+	u.metrics.model.alarms.set(float64(n))
+}
+
 // logLate logs each initialisation that has become late.
 func (u *issuer) logLate() {
 	now := map[string]bool{}
@@ -271,21 +310,21 @@ func (u *issuer) logLate() {
 		if i.State != late {
 			continue
 		}
-		if now[i.Name] = true; !u.late[i.Name] {
+		if now[i.Name] = true; !u.reported.late[i.Name] {
 			u.log.Warn("an initialisation is late", "init", i.Name, "expected_by", i.ExpectedBy.Format(time.RFC3339), "why", i.Why)
 		}
 	}
-	u.late = now
+	u.reported.late = now
 }
 
 // logUnscheduled logs each hour of initialisation that the schedule lacks, once.
 func (u *issuer) logUnscheduled(starts []predict.Candidate) {
 	for _, c := range starts {
 		why := u.o.Service.Schedule.Contradicts(c.Init.Time)
-		if why == "" || u.unscheduled[why] {
+		if why == "" || u.reported.unscheduled[why] {
 			continue
 		}
-		u.unscheduled[why] = true
+		u.reported.unscheduled[why] = true
 		u.log.Warn("an initialisation is not in the schedule", "init", product.InitName(c.Init), "why", why, "fix", "add its hour to serve.schedule.cycles, or leave its files out of the input")
 	}
 }
@@ -298,13 +337,16 @@ func (u *issuer) dropRemoved(starts []predict.Candidate) {
 }
 
 // isDue reports whether an initialisation must be processed now: its input is complete or its
-// deadline has passed, and its retry delay is over.
+// deadline has passed, and its retry delay is over or an operator decided so.
 func (u *issuer) isDue(c predict.Candidate) bool {
 	if !c.Due {
 		return false
 	}
 	t := u.attempts[c.Init]
 	if t == nil || t.inputState != c.State {
+		return true
+	}
+	if d := u.decision(product.InitName(c.Init), t.revision()); (d.Action == Accept || d.Action == Retry) && !d.Time.Equal(t.decided) {
 		return true
 	}
 	return !t.done && !t.next.IsZero() && !u.now().Before(t.next)
@@ -320,6 +362,7 @@ func (u *issuer) attemptInit(ctx context.Context, c predict.Candidate) {
 		u.attempts[c.Init] = t
 	}
 	t.count++
+	t.decided = u.follow(&c)
 	u.markProgress()
 	begun := time.Now()
 	var shown *scoring.MapExample
@@ -328,13 +371,13 @@ func (u *issuer) attemptInit(ctx context.Context, c predict.Candidate) {
 		return // interrupted, not failed
 	}
 	log := u.log.With("init", product.InitName(c.Init), "attempt", t.count, "seconds", seconds(begun))
-	if errors.Is(err, product.ErrOtherModel) { // products from before a promotion or an update
-		log.Info("products of another model or version are kept")
-		res, err, t.kept = &predict.Result{Existing: 1}, nil, true
+	if t.other = nil; errors.As(err, &t.other) {
+		u.logKept(log, c, t)
+		res, err = &predict.Result{Existing: 1}, nil
 	}
 	if t.err = err; err != nil {
 		code := exit.CodeOf(err)
-		t.next = time.Time{}
+		t.done, t.next = false, time.Time{}
 		if isTransient(code) {
 			t.next = u.now().Add(predict.RetryDelay(u.o.Service.RetryDelay, maxRetryDelay, t.count))
 		}
@@ -368,6 +411,29 @@ func (u *issuer) attemptInit(ctx context.Context, c predict.Candidate) {
 	u.draw(shown)
 }
 
+// follow applies an operator's decision to a candidate, and returns its time; zero without one.
+func (u *issuer) follow(c *predict.Candidate) time.Time {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	d := u.decisions[product.InitName(c.Init)]
+	if d.Action == Accept {
+		c.Accepted = d.Revision
+	}
+	return d.Time
+}
+
+// logKept logs that existing products stay, and what an operator can do if their input changed.
+func (u *issuer) logKept(log *slog.Logger, c predict.Candidate, t *attempt) {
+	s := InitStatus{Name: product.InitName(c.Init)}
+	u.keptStatus(t, &s)
+	if !s.InputChanged {
+		log.Info("existing products are kept", "why", s.Why)
+		return
+	}
+	out := u.o.Predict.Out
+	log.Warn("existing products are kept", "why", s.Why, "fix", fmt.Sprintf("`ensemble products accept %s --out %s` replaces them, `ensemble products dismiss %s --out %s` leaves them", s.Name, out, s.Name, out))
+}
+
 // issue publishes an initialisation. A panic fails the attempt, not the service; the model is then
 // loaded again.
 func (u *issuer) issue(ctx context.Context, c predict.Candidate, shown func(*scoring.MapExample)) (res *predict.Result, err error) {
@@ -388,23 +454,25 @@ func (u *issuer) issue(ctx context.Context, c predict.Candidate, shown func(*sco
 // isTransient reports whether a retry with the same files and configuration may succeed.
 func isTransient(code exit.Code) bool { return code != exit.Usage && code != exit.BadData }
 
-// updateStarts updates the status of all initialisations in the input.
+// isInputFault reports whether an attempt failed because of its input: other files may succeed.
+func isInputFault(err error) bool {
+	code := exit.CodeOf(err)
+	return code == exit.BadData || code == exit.NotYet
+}
+
+// updateStarts updates what is known of the input, and the status of all initialisations in it.
 func (u *issuer) updateStarts(starts []predict.Candidate, unread []predict.UnreadableFile) {
-	var list []InitStatus
+	ignored := u.resident.Unrelated()
+	now := found{unread: unread, ignored: ignored[:min(len(ignored), maxIgnored)], ignoredCount: len(ignored), missingInput: u.resident.MissingInput()}
 	for _, c := range starts {
-		list = append(list, u.statusOf(c))
+		now.inits = append(now.inits, u.statusOf(c))
 	}
+	now.inits = append(now.inits, u.skippedStatuses()...)
 	u.metrics.unread.set(float64(len(unread)))
-	u.mu.Lock()
-	aside := u.resident.Unrelated()
-	some := aside[:min(len(aside), maxIgnored)]
-	same := reflect.DeepEqual(list, u.inits) && slices.Equal(unread, u.unread) && slices.Equal(some, u.ignored) && u.reportedMissing == u.missingInput && u.ignoredCount == len(aside)
-	u.mu.Unlock()
-	if !same {
-		u.change(func() {
-			u.inits, u.unread, u.ignored, u.ignoredCount, u.missingInput = list, unread, some, len(aside), u.reportedMissing
-		})
+	if !reflect.DeepEqual(now, u.found) { // only this goroutine writes it
+		u.change(func() { u.found = now })
 	}
+	u.saveInits()
 }
 
 // remedy is the fix of an error; "" if it has none.

@@ -4,16 +4,20 @@ import (
 	"bytes"
 	"fmt"
 	"math"
+	"net/http"
 	"os"
 	"runtime"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/ensemble-weather/ensemble/ensemble/run/predict"
+	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/manifest"
+	"github.com/ensemble-weather/ensemble/io/product"
 )
 
 // metrics holds all metrics of /metrics, in the Prometheus text format 0.0.4.
@@ -21,18 +25,93 @@ type metrics struct {
 	families []family
 
 	inits, failures, reloads          *counter
-	states                            *gauge
 	unread, lastIssued                *gauge
-	modelReady, modelFinished         *gauge
+	model                             modelGauges
+	states                            stateGauges
 	products                          productGauges
+	output                            outputGauges
 	issueTime, requestTime            *histogram
 	requests, responseBytes, rejected *counter
 }
 
+// modelGauges describe the loaded model.
+type modelGauges struct{ ready, finished, info, alarms *gauge }
+
+// loaded records the loaded model.
+func (g *modelGauges) loaded(m predict.ModelDescription) {
+	g.ready.set(1)
+	g.finished.set(unix(m.Finished))
+	g.info.clear()
+	g.info.set(1, m.Checksum, m.Version)
+}
+
+// stateGauges count initialisations by their states.
+type stateGauges struct{ inits, unacknowledged, changed, lateness *gauge }
+
+// update counts the initialisations of a list.
+func (g *stateGauges) update(list []InitStatus, now time.Time) {
+	count, open, changed := map[string]int{}, map[string]int{}, 0
+	for _, i := range list {
+		count[i.State]++
+		if i.Acknowledged == nil {
+			open[i.State]++
+		}
+		if i.InputChanged {
+			changed++
+		}
+	}
+	for _, name := range initStates {
+		g.inits.set(float64(count[name]), name)
+	}
+	for _, name := range acknowledgeable {
+		g.unacknowledged.set(float64(open[name]), name)
+	}
+	g.changed.set(float64(changed))
+	g.lateness.set(lateness(list, now).Seconds())
+}
+
 // productGauges follow the products on disk.
 type productGauges struct {
-	ready, future, lastInit, lateness             *gauge
+	ready, future, lastInit                       *gauge
 	membersUsed, membersComplete, membersExpected *gauge
+	drift, driftBeyond, fallback                  *gauge
+}
+
+// update describes the newest products; those without a name are none.
+func (g *productGauges) update(c *initProducts) {
+	m, init := c.manifest, 0.0
+	if c.name != "" {
+		init = unix(initOf(c.name))
+	}
+	g.lastInit.set(init)
+	g.membersUsed.set(float64(len(m.MembersUsed)))
+	g.membersComplete.set(float64(m.MembersComplete))
+	g.membersExpected.set(float64(m.MembersExpected))
+	drift := product.InputDrift{}
+	if m.Drift != nil {
+		drift = *m.Drift
+	}
+	g.drift.set(drift.Distance)
+	g.driftBeyond.set(float64(drift.BeyondLimit))
+	fallback := 0.0
+	if m.Fallback != "" {
+		fallback = 1
+	}
+	g.fallback.set(fallback)
+}
+
+// outputGauges describe the file system of the products.
+type outputGauges struct{ free, size *gauge }
+
+// update reads the space of the file system of a directory. If that fails, no space is free.
+func (g *outputGauges) update(dir string) {
+	var s syscall.Statfs_t
+	if syscall.Statfs(dir, &s) != nil {
+		g.free.set(0)
+		return
+	}
+	g.free.set(float64(s.Bavail) * float64(s.Bsize))
+	g.size.set(float64(s.Blocks) * float64(s.Bsize))
 }
 
 // family is one metric with all label values.
@@ -52,17 +131,26 @@ func newMetrics(version string) *metrics {
 		return g
 	}
 	level("ensemble_build_info", "Version of the program.", "version").set(1, version)
-	m.modelReady = level("ensemble_model_ready", "1 if the model is loaded.")
+	m.model.ready = level("ensemble_model_ready", "1 if the model is loaded.")
 	m.products.ready = level("ensemble_ready", "1 if /readyz reports ready.")
-	m.modelFinished = level("ensemble_model_finished_timestamp_seconds", "Unix time at which training of the model ended.")
+	m.model.finished = level("ensemble_model_finished_timestamp_seconds", "Unix time at which training of the model ended.")
+	m.model.info = level("ensemble_model_info", "Checksum of the loaded model and version of the program that trained it.", "checksum", "version")
+	m.model.alarms = level("ensemble_rolling_alarms", "Alarms of the rolling verification on the loaded model.")
 	m.inits = count("ensemble_inits_total", "Initialisations with products: issued, degraded or already existing.", "result")
 	m.failures = count("ensemble_init_failures_total", "Failed attempts by exit code.", "code")
-	m.states = level("ensemble_init_states", "Initialisations of the input and of the schedule by state.", "state")
-	m.products.lateness = level("ensemble_lateness_seconds", "Longest time since the products of a late initialisation were expected; 0: none is late.")
+	m.states.inits = level("ensemble_init_states", "Initialisations of the input and of the schedule by state.", "state")
+	m.states.unacknowledged = level("ensemble_unacknowledged_inits", "Late, degraded and failed initialisations that no operator has acknowledged.", "state")
+	m.states.changed = level("ensemble_changed_inits", "Initialisations with products whose input changed and about which no operator has decided.")
+	m.states.lateness = level("ensemble_lateness_seconds", "Longest time since the products of a late initialisation were expected that no operator has acknowledged; 0: none.")
 	m.unread = level("ensemble_input_files_unreadable", "Input files of unknown initialisation.")
 	m.products.membersUsed = level("ensemble_members_used", "Members that the newest products use.")
 	m.products.membersComplete = level("ensemble_members_complete", "Complete members in the input of the newest products.")
 	m.products.membersExpected = level("ensemble_members_expected", "Members of a complete input of the newest products.")
+	m.products.drift = level("ensemble_input_drift_score", "Largest drift score of the input of the newest products, in standard deviations of the training; 0: unknown.")
+	m.products.driftBeyond = level("ensemble_input_drift_fields", "Fields of the input of the newest products with a drift score beyond drift.limit.")
+	m.products.fallback = level("ensemble_fallback_in_use", "1 if the newest products are those of the fallback.")
+	m.output.free = level("ensemble_output_free_bytes", "Free space of the file system of the products.")
+	m.output.size = level("ensemble_output_size_bytes", "Size of the file system of the products.")
 	m.lastIssued = level("ensemble_last_success_timestamp_seconds", "Unix time of the last publication; 0: none.")
 	m.products.lastInit = level("ensemble_last_init_timestamp_seconds", "Unix time of the newest initialisation with products, not in the future; 0: none.")
 	m.products.future = level("ensemble_future_inits", "Initialisations with products that are further in the future than serve.max_future.")
@@ -74,29 +162,35 @@ func newMetrics(version string) *metrics {
 	m.requests = count("ensemble_http_requests_total", "HTTP requests by status code.", "code")
 	m.responseBytes = count("ensemble_http_response_bytes_total", "Bytes of HTTP response bodies.")
 	m.rejected = count("ensemble_http_rejected_total", "Rejected connections (limit of an address, closed while idle) and requests (wrong host).", "reason")
+	m.setZero()
+	return m
+}
+
+// setZero creates all series whose labels are known beforehand, so that rules and rates see them before the first event.
+func (m *metrics) setZero() {
 	for _, why := range []string{rejectedAddress, rejectedIdle, rejectedHost} {
 		m.rejected.add(0, why)
 	}
 	for _, r := range []string{"issued", "degraded", "existing"} {
 		m.inits.add(0, r)
 	}
-	for _, s := range initStates {
-		m.states.set(0, s)
-	}
 	for _, r := range []string{"applied", "rejected"} {
 		m.reloads.add(0, r)
 	}
+	for _, c := range exit.All {
+		if c.Code != exit.OK && c.Code != exit.No && c.Code != exit.SaveAndStop {
+			m.failures.add(0, fmt.Sprint(int(c.Code)))
+		}
+	}
+	for _, code := range []int{http.StatusOK, http.StatusPartialContent, http.StatusNotModified, http.StatusBadRequest, http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusInternalServerError, http.StatusServiceUnavailable} {
+		m.requests.add(0, fmt.Sprint(code))
+	}
 	m.responseBytes.add(0)
-	for _, g := range []*gauge{m.modelReady, m.products.ready, m.products.future, m.products.lateness, m.unread, m.products.membersUsed, m.products.membersComplete, m.products.membersExpected, m.lastIssued, m.products.lastInit} {
+	m.states.update(nil, time.Time{})
+	m.products.update(&initProducts{manifest: &product.Manifest{}})
+	for _, g := range []*gauge{m.model.ready, m.model.finished, m.model.alarms, m.products.ready, m.products.future, m.output.free, m.output.size, m.unread, m.lastIssued} {
 		g.set(0)
 	}
-	return m
-}
-
-// model records the loaded model.
-func (m *metrics) model(f predict.ModelDescription) {
-	m.modelReady.set(1)
-	m.modelFinished.set(unix(f.Finished))
 }
 
 // issued records the products of one initialisation.
@@ -225,6 +319,13 @@ func (g *gauge) set(v float64, labels ...string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.values[g.key(labels)] = v
+}
+
+// clear removes the values of all labels.
+func (g *gauge) clear() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	clear(g.values)
 }
 
 func (g *gauge) value(labels ...string) float64 {

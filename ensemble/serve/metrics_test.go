@@ -28,14 +28,14 @@ func TestMetricsText(t *testing.T) {
 	}
 	const odd = "a \"b\" \\ c\nd"
 	m := newMetrics(odd)
-	m.model(predict.ModelDescription{Finished: time.Unix(1700000000, 0)})
+	m.model.loaded(predict.ModelDescription{Finished: time.Unix(1700000000, 0)})
 	c := &initProducts{name: "2026010100", manifest: &product.Manifest{MembersExpected: 5}}
 	m.issued(c, &predict.Result{}, time.Now().Add(-3*time.Second))
 	m.issued(c, &predict.Result{Existing: 1}, time.Now())
 	m.products.lastInit.set(unix(initOf(c.name)))
 	m.products.membersExpected.set(float64(c.manifest.MembersExpected))
 	m.failures.add(2, "66")
-	m.states.set(3, waiting)
+	m.states.inits.set(3, waiting)
 	m.unread.set(4)
 	for _, s := range []float64{0.0005, 0.001, 0.3, 1000} {
 		m.requestTime.observe(s)

@@ -165,8 +165,12 @@ func (s *state) renderPage() ([]report.Part, error) {
 		p.Warnings = append(p.Warnings, "Input is missing: "+lack)
 	}
 	for _, i := range starts {
-		if i.State == late || i.State == failed {
-			p.Warnings = append(p.Warnings, fmt.Sprintf("Initialisation %s: %s: %s", initOf(i.Name).Format("2006-01-02 15:04Z"), i.State, i.Why))
+		name := initOf(i.Name).Format("2006-01-02 15:04Z")
+		switch {
+		case i.InputChanged:
+			p.Warnings = append(p.Warnings, fmt.Sprintf("Initialisation %s: %s. Accept or dismiss it: `ensemble products`", name, i.Why))
+		case (i.State == late || i.State == failed) && i.Acknowledged == nil:
+			p.Warnings = append(p.Warnings, fmt.Sprintf("Initialisation %s: %s: %s", name, i.State, i.Why))
 		}
 	}
 	if t := startTable(starts); len(t.Rows) > 0 {
@@ -207,6 +211,9 @@ func startTable(starts []InitStatus) report.Table {
 		why := s.Why
 		if s.NextAttempt != nil {
 			why += ", next attempt at " + formatMinute(*s.NextAttempt)
+		}
+		if s.Acknowledged != nil {
+			why = joinReasons(why, "acknowledged "+formatMinute(*s.Acknowledged))
 		}
 		t.Rows = append(t.Rows, []string{initOf(s.Name).Format("2006-01-02 15:04Z"), s.State, minute(s.Since), minute(s.ExpectedBy), minute(s.Deadline), why})
 	}

@@ -32,17 +32,19 @@ func TestMapsOfDamaged(t *testing.T) {
 	}
 }
 
-// TestMapsOfKilledService: a temporary file of the latest maps that a killed service left is removed at start-up.
+// TestMapsOfKilledService: temporary files that a killed service left in its state folder are removed at start-up.
 func TestMapsOfKilledService(t *testing.T) {
 	out := t.TempDir()
-	left := filepath.Join(out, stateDir, "report", ".example.safetensors.partial-abc")
-	if err := errors.Join(os.MkdirAll(filepath.Dir(left), 0o777), os.WriteFile(left, []byte("part"), 0o666)); err != nil {
-		t.Fatal(err)
+	left := []string{filepath.Join(out, stateDir, "report", ".example.safetensors.partial-abc"), filepath.Join(out, stateDir, ".inits.json.partial-abc")}
+	for _, path := range left {
+		put(t, path, "part")
 	}
 	u := &issuer{o: Options{Predict: predict.Options{Out: out}}, log: slog.New(slog.DiscardHandler)}
 	u.restoreLastMaps()
-	if _, err := os.Stat(left); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("%s is left: %v", left, err)
+	for _, path := range left {
+		if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s is left: %v", path, err)
+		}
 	}
 }
 

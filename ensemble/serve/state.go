@@ -31,17 +31,23 @@ type state struct {
 	begun        time.Time                 // start of the service
 	lastProgress atomic.Pointer[time.Time] // time of the last progress, with monotonic clock
 
-	mu           sync.Mutex
-	options      Options
-	model        *predict.ModelDescription // nil until loaded
+	mu      sync.Mutex
+	options Options
+	model   *predict.ModelDescription // nil until loaded
+	found
+	decisions map[string]Decision // of operators, by initialisation
+	maps      *mapImages          // latest maps; nil: none
+	seq       uint64              // incremented when the content of the page changes
+	page      page
+}
+
+// found is what the last scan found in the input.
+type found struct {
 	inits        []InitStatus
 	unread       []predict.UnreadableFile
 	missingInput string                // reason for missing input; "": none
 	ignored      []input.UnrelatedFile // ignored input files, at most maxIgnored
 	ignoredCount int                   // number of all ignored files
-	maps         *mapImages            // latest maps; nil: none
-	seq          uint64                // incremented when the content of the page changes
-	page         page
 }
 
 func newState(o Options) *state {
@@ -143,7 +149,7 @@ func (s *state) isShown(init ensemble.Init) bool {
 	return err == nil && !s.isFuture(name)
 }
 
-// updateGauges sets the gauges that follow the products on disk.
+// updateGauges sets the gauges that follow the products on disk and the clock.
 func (s *state) updateGauges() {
 	m := &s.metrics.products
 	ready := 0.0
@@ -152,26 +158,16 @@ func (s *state) updateGauges() {
 	}
 	m.ready.set(ready)
 	m.future.set(float64(len(s.future())))
-	list := s.statuses()
-	count := map[string]int{}
-	for _, i := range list {
-		count[i.State]++
+	s.metrics.states.update(s.statuses(), s.now())
+	newest := s.newest()
+	if newest == nil {
+		newest = &initProducts{name: "", manifest: &product.Manifest{}}
 	}
-	for _, name := range initStates {
-		s.metrics.states.set(float64(count[name]), name)
+	m.update(newest)
+	if last := s.metrics.lastIssued; last.value() == 0 && newest.name != "" {
+		last.set(unix(newest.written)) // of an earlier process
 	}
-	m.lateness.set(lateness(list, s.now()).Seconds())
-	init, used, complete, expected := 0.0, 0, 0, 0
-	if c := s.newest(); c != nil {
-		init, used, complete, expected = unix(initOf(c.name)), len(c.manifest.MembersUsed), c.manifest.MembersComplete, c.manifest.MembersExpected
-		if last := s.metrics.lastIssued; last.value() == 0 {
-			last.set(unix(c.written)) // of an earlier process
-		}
-	}
-	m.lastInit.set(init)
-	m.membersUsed.set(float64(used))
-	m.membersComplete.set(float64(complete))
-	m.membersExpected.set(float64(expected))
+	s.metrics.output.update(s.tree.dir)
 }
 
 // initOf parses the name of an initialisation.

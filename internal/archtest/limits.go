@@ -115,7 +115,6 @@ var exceptions = map[string]map[string]exception{
 		"ensemble/run/plan.Result":              {16, reasonColumn},
 		"ensemble/run/predict.Options":          {25, "the options of a prediction: a field is an option of the command"},
 		"ensemble/run/samples.StoreReport":      {16, reasonColumn},
-		"ensemble/serve.state":                  {17, reasonState},
 		"internal/testgrib.Message":             {17, reasonFormat},
 		"io.Input":                              {17, reasonState},
 		"io/grib.Description":                   {20, reasonFormat},

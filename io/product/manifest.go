@@ -1,8 +1,12 @@
 package product
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
+	"fmt"
 	"io/fs"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -103,25 +107,96 @@ func (m *Manifest) TopLevelOutputs() []string {
 // configuration and version, so that outputs would be the same.
 func (m *Manifest) hasSameSource(o *Manifest) bool { return m.differences(o) == nil }
 
-// differences describes the sources in which two manifests differ. Fields and formats
-// are not sources: includes compares them. nil means equal.
-func (m *Manifest) differences(o *Manifest) (words []string) {
-	for _, x := range []struct {
-		same bool
-		word string
-	}{
-		{m.Init == o.Init, "another initialisation"},
-		{m.ModelChecksum == o.ModelChecksum, "another model"},
-		{m.ConfigChecksum == o.ConfigChecksum, "another training configuration"},
-		{m.Version == o.Version, "another version of the program"},
-		{slices.Equal(m.MembersUsed, o.MembersUsed), "other members"},
-		{slices.Equal(manifest.Checksums(m.Inputs), manifest.Checksums(o.Inputs)), "other inputs"},
-	} {
-		if !x.same {
-			words = append(words, x.word)
+// source is a property of the sources of a product.
+type source struct {
+	other string // words for another value
+	model bool   // of the model or the program, not of the input
+	value string
+}
+
+// sources returns the sources of a product. Fields and formats are not sources:
+// includes compares them.
+func (m *Manifest) sources() []source {
+	return []source{
+		{"another initialisation", false, m.Init},
+		{"another model", true, m.ModelChecksum},
+		{"another training configuration", true, m.ConfigChecksum},
+		{"another version of the program", true, m.Version},
+		{"other members", false, ensemble.MemberRanges(m.MembersUsed)},
+		{"other inputs", false, strings.Join(manifest.Checksums(m.Inputs), " ")},
+	}
+}
+
+// SourceID returns a hash of the sources of a product. Products of the same sources
+// have the same values.
+func (m *Manifest) SourceID() string {
+	h := sha256.New()
+	for _, s := range m.sources() {
+		fmt.Fprintf(h, "%q\n", s.value)
+	}
+	return "sha256:" + hex.EncodeToString(h.Sum(nil))
+}
+
+// differences returns the sources of m that differ from those of o; nil means equal.
+func (m *Manifest) differences(o *Manifest) (other []source) {
+	theirs := o.sources()
+	for i, s := range m.sources() {
+		if s.value != theirs[i].value {
+			other = append(other, s)
 		}
 	}
-	return words
+	return other
+}
+
+// otherSource describes how wanted products differ from the existing ones of m; nil if
+// they have the same source.
+func (m *Manifest) otherSource(want *Manifest) *OtherSource {
+	differences := m.differences(want)
+	if differences == nil {
+		return nil
+	}
+	e := &OtherSource{Wanted: want.SourceID(), Inputs: changedFiles(m.Inputs, want.Inputs)}
+	for _, s := range differences {
+		e.Model = e.Model || s.model
+		e.Differences = append(e.Differences, s.other)
+	}
+	return e
+}
+
+// maxChangedFiles is the largest number of files that changedFiles names.
+const maxChangedFiles = 3
+
+// changedFiles states how the files of two inputs differ, such as "b.grib2 changed,
+// c.grib2 added"; "" if they have the same contents.
+func changedFiles(before, after []manifest.File) string {
+	if slices.Equal(manifest.Checksums(before), manifest.Checksums(after)) {
+		return ""
+	}
+	sums := func(files []manifest.File) map[string]string {
+		out := map[string]string{}
+		for _, f := range files { // files of different folders may have one name
+			out[f.Path] += f.SHA256
+		}
+		return out
+	}
+	old, now := sums(before), sums(after)
+	var words []string
+	for _, name := range slices.Compact(slices.Sorted(slices.Values(slices.Concat(slices.Collect(maps.Keys(old)), slices.Collect(maps.Keys(now)))))) {
+		switch {
+		case old[name] == now[name]:
+		case old[name] == "":
+			words = append(words, name+" added")
+		case now[name] == "":
+			words = append(words, name+" removed")
+		default:
+			words = append(words, name+" changed")
+		}
+	}
+	text := strings.Join(words[:min(len(words), maxChangedFiles)], ", ")
+	if more := len(words) - maxChangedFiles; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
 }
 
 // supersedes reports whether a product replaces a degraded one of the same
@@ -156,21 +231,37 @@ const (
 	OverwriteAlways Overwrite = "always"
 )
 
-// ErrOtherModel is wrapped if existing products were made by another model or
-// another version of the program.
-var ErrOtherModel = errors.New("products of another model, config or version")
+// OtherSource is wrapped by the error for existing products that were made from other
+// sources than the wanted ones, and are not replaced.
+type OtherSource struct {
+	Differences []string // such as "another model", "other inputs"
+	Model       bool     // model, training configuration or version differ
+	Inputs      string   // how the input differs, such as "b.grib2 changed"; "" if it does not
+	Wanted      string   // Manifest.SourceID of the wanted products
+}
+
+// Error implements error.
+func (e *OtherSource) Error() string {
+	text := "they have " + strings.Join(e.Differences, ", ")
+	if e.Inputs != "" {
+		text += ": " + e.Inputs
+	}
+	return text
+}
 
 // FindPublished looks for a published initialisation in dir before work on it
 // begins. want needs initialisation, inputs, members, model, configuration,
-// version, fields, formats and profile.
+// version, fields, formats and profile. Products of the source accepted, a
+// Manifest.SourceID, replace others whatever the policy.
 //
 // It returns the manifest if the same products exist completely, so that nothing is
 // to be done. It returns nil if they are to be made, also to replace degraded ones
 // with fewer members.
 //
-// Errors: exit 73 if other products exist and may not be replaced.
+// Errors: exit 73 if other products exist and may not be replaced; it wraps an
+// OtherSource if their sources differ.
 // Cost: the checksums of all files, if the same products exist.
-func FindPublished(dir string, want *Manifest, policy Overwrite) (*Manifest, error) {
+func FindPublished(dir string, want *Manifest, policy Overwrite, accepted string) (*Manifest, error) {
 	if policy == "same" {
 		policy = OverwriteSame
 	}
@@ -194,11 +285,12 @@ func FindPublished(dir string, want *Manifest, policy Overwrite) (*Manifest, err
 	if policy == OverwriteSame && want.supersedes(got) {
 		return nil, nil
 	}
-	if other := got.differences(want); other != nil {
-		e := refuse("they have " + strings.Join(other, ", "))
-		if got.ModelChecksum != want.ModelChecksum || got.ConfigChecksum != want.ConfigChecksum || got.Version != want.Version {
-			e.Err = ErrOtherModel
+	if other := got.otherSource(want); other != nil {
+		if accepted == other.Wanted {
+			return nil, nil
 		}
+		e := refuse(other.Error())
+		e.Err = other
 		return nil, e
 	}
 	if err := got.Verify(dir); err == nil && got.includes(want) {

@@ -39,6 +39,7 @@ var Formats = []Format{NetCDF, GRIB2, Zarr, Zarr3}
 type Publication struct {
 	Formats   []Format // nil means NetCDF
 	Overwrite Overwrite
+	Accepted  string // source (Manifest.SourceID) whose products replace others whatever Overwrite; "": none
 	Options
 
 	ConfigChecksum  string
@@ -133,7 +134,7 @@ func Publish(ctx context.Context, enc Encoder, root string, p *Product, pub Publ
 	}
 	dir := InitDir(root, p.Init)
 	m = pub.Manifest(p)
-	if old, err := FindPublished(dir, m, pub.Overwrite); err != nil || old != nil {
+	if old, err := FindPublished(dir, m, pub.Overwrite, pub.Accepted); err != nil || old != nil {
 		return old, old != nil, err
 	}
 	if old, err := ReadManifest(dir); err == nil && pub.Overwrite != OverwriteAlways && old.hasSameSource(m) { // keep existing formats

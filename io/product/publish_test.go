@@ -3,6 +3,7 @@ package product_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"math"
 	"os"
 	"path/filepath"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/manifest"
 	fio "github.com/ensemble-weather/ensemble/io"
 	"github.com/ensemble-weather/ensemble/io/decode"
 	"github.com/ensemble-weather/ensemble/io/product"
@@ -380,5 +382,49 @@ func TestSpreadsAreDifferentFields(t *testing.T) {
 		if !reflect.DeepEqual(basis, want) || cat.Duplicates() != nil || len(cat.Groups()) != len(want) {
 			t.Errorf("%s: %v, want %v; duplicates %v", pattern, basis, want, cat.Duplicates())
 		}
+	}
+}
+
+// TestOtherSource: products of other sources stay, with an error that names the files that differ. The source of the
+// wanted products, if accepted, replaces them; another one does not.
+func TestOtherSource(t *testing.T) {
+	p := testProduct(globe(ensemble.SourceOrder{}))
+	p.Inputs = []manifest.File{{Path: "a.grib2", SHA256: "a1"}, {Path: "b.grib2", SHA256: "b1"}, {Path: "old.grib2", SHA256: "o"}}
+	root := t.TempDir()
+	publish(t, root, p, product.Publication{})
+	refused := func(q *product.Product, pub product.Publication) *product.OtherSource {
+		t.Helper()
+		_, _, err := product.Publish(context.Background(), encoder(t), root, q, pub)
+		var other *product.OtherSource
+		if exit.CodeOf(err) != exit.CannotWrite || !errors.As(err, &other) {
+			t.Fatalf("%v", err)
+		}
+		return other
+	}
+	q := *p
+	q.Inputs = []manifest.File{{Path: "a.grib2", SHA256: "a2"}, {Path: "b.grib2", SHA256: "b1"}, {Path: "new.grib2", SHA256: "n"}}
+	other := refused(&q, product.Publication{})
+	if other.Model || other.Inputs != "a.grib2 changed, new.grib2 added, old.grib2 removed" || !reflect.DeepEqual(other.Differences, []string{"other inputs"}) {
+		t.Errorf("%+v", other)
+	}
+	model := q
+	model.ModelChecksum = "sha256:other"
+	if x := refused(&model, product.Publication{Accepted: other.Wanted}); !x.Model || x.Inputs != other.Inputs || x.Wanted == other.Wanted {
+		t.Errorf("with another model, for which nothing was accepted: %+v", x)
+	}
+	m, already := publish(t, root, &q, product.Publication{Overwrite: product.OverwriteNever, Accepted: other.Wanted})
+	if already || m.SourceID() != other.Wanted || !reflect.DeepEqual(manifest.Checksums(m.Inputs), manifest.Checksums(q.Inputs)) {
+		t.Errorf("accepted: already %v, %+v", already, m)
+	}
+	if x := refused(p, product.Publication{Accepted: other.Wanted}); x.Wanted == other.Wanted {
+		t.Error("two sources have one identity")
+	}
+	r := *p
+	r.Inputs = nil
+	for _, name := range []string{"1", "2", "3", "4", "5"} {
+		r.Inputs = append(r.Inputs, manifest.File{Path: name, SHA256: name})
+	}
+	if x := refused(&r, product.Publication{}); x.Inputs != "1 added, 2 added, 3 added and 5 more" {
+		t.Errorf("%q", x.Inputs)
 	}
 }

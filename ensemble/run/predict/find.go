@@ -24,6 +24,7 @@ type inputFiles struct {
 	leftOut   []string                  // files left out at the deadline, with reasons
 	init      time.Time                 // the only initialisation to predict; zero: all
 	command   string                    // for the history attribute of the products
+	accepted  string                    // source whose products replace existing ones (product.Publication); "": none
 	deadline  time.Time                 // deadline for locks of other processes; zero: no waiting
 	onExample func(*scoring.MapExample) // receives a map example of each initialisation; nil for none
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/run/input"
+	"github.com/ensemble-weather/ensemble/ensemble/run/promote"
 	"github.com/ensemble-weather/ensemble/ensemble/run/scoring"
 	"github.com/ensemble-weather/ensemble/ensemble/team"
 	"github.com/ensemble-weather/ensemble/internal/exit"
@@ -32,6 +33,7 @@ type Service struct {
 	contents     map[string]fileContent     // by file
 	inits        map[ensemble.Init]*watcher // by initialisation, for its files alone
 	missing      string                     // why some of the input was missing at the last scan
+	skipped      []ensemble.Init            // older than those that the last scan was asked for
 }
 
 // fileContent is what is known of a file with an unchanged mark.
@@ -50,6 +52,8 @@ type Candidate struct {
 	Since    time.Time // arrival of its first file
 	Deadline time.Time // end of waiting; zero: none
 	Missing  string    // what is missing; empty if due
+	// Accepted is the source (product.OtherSource.Wanted) whose products replace existing ones; "": none.
+	Accepted string
 
 	files, leftOut []string
 	err            error // at the deadline
@@ -135,6 +139,24 @@ func (r *Service) Model() ModelDescription {
 // MissingInput returns which name, pattern or folder of the input matched no file at the last scan; "" if each did.
 func (r *Service) MissingInput() string { return r.missing }
 
+// Skipped lists the initialisations in the files that were read which the last scan skipped by their age, the newest first.
+func (r *Service) Skipped() []ensemble.Init { return r.skipped }
+
+// RollingAlarms returns the number of alarms of the rolling verification on the loaded model; 0 without alarms.file.
+//
+// Errors: those of promote.ReadAlarms.
+func (r *Service) RollingAlarms() (int, error) {
+	path := string(r.p.forecaster.policy.Alarms.File)
+	if path == "" {
+		return 0, nil
+	}
+	a, err := promote.AlarmsOn(path, r.Model().Checksum)
+	if a == nil {
+		return 0, err
+	}
+	return len(a.Alarms), nil
+}
+
 // Unrelated lists files in input folders that are not input, at the last scan.
 func (r *Service) Unrelated() []input.UnrelatedFile { return r.p.finder.unrelated }
 
@@ -151,7 +173,7 @@ func (r *Service) Close() {
 // initialisation is unknown. A file is read when it is new or has changed; an initialisation is assessed when
 // its files changed.
 //
-// Initialisations before oldest are skipped. Files unchanged since then are not read at all, as a forecast is
+// Initialisations before oldest are skipped (Skipped). Files unchanged since then are not read at all, as a forecast is
 // not written before its initialisation.
 //
 // Errors: invalid patterns; ctx.Err(). Faults of a file belong to its candidates.
@@ -174,9 +196,11 @@ func (r *Service) Scan(ctx context.Context, oldest time.Time) ([]Candidate, []Un
 		joinLagged(byInit, age)
 	}
 	maps.DeleteFunc(r.inits, func(i ensemble.Init, _ *watcher) bool { return byInit[i] == nil })
+	r.skipped = nil
 	var out []Candidate
 	for _, init := range slices.SortedFunc(maps.Keys(byInit), func(a, b ensemble.Init) int { return b.Compare(a.Time) }) {
 		if init.Before(oldest) {
+			r.skipped = append(r.skipped, init)
 			continue
 		}
 		c, err := r.decide(ctx, init, byInit[init])
@@ -393,5 +417,5 @@ func (r *Service) Issue(ctx context.Context, c Candidate, shown func(*scoring.Ma
 	}
 	command := strings.TrimSpace(r.p.options.Command + " --init " + c.Init.UTC().Format(layout))
 	r.p.forecaster.readAlarms()
-	return r.p.predict(ctx, team.Teams{}, inputFiles{files: c.files, leftOut: c.leftOut, init: c.Init.Time, command: command, deadline: r.lockDeadline, onExample: shown})
+	return r.p.predict(ctx, team.Teams{}, inputFiles{files: c.files, leftOut: c.leftOut, init: c.Init.Time, command: command, accepted: c.Accepted, deadline: r.lockDeadline, onExample: shown})
 }

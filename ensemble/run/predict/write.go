@@ -35,7 +35,7 @@ func (in *openInput) write(ctx context.Context, q *product.Product, pub product.
 func (in *openInput) publication(ctx context.Context, init ensemble.Init, ch *productChoice) (*product.Product, product.Publication, error) {
 	f := in.p.forecaster
 	r := in.selection.Available[init]
-	pub := product.Publication{Formats: in.p.options.Formats, Overwrite: in.p.options.Overwrite, Options: in.p.options.Writer, ConfigChecksum: f.manifest.ConfigChecksum,
+	pub := product.Publication{Formats: in.p.options.Formats, Overwrite: in.p.options.Overwrite, Accepted: in.found.accepted, Options: in.p.options.Writer, ConfigChecksum: f.manifest.ConfigChecksum,
 		ExpectedMembers: in.p.policy.expectedCount(), CompleteMembers: r.Complete, MissingMembers: r.Missing, Degraded: r.Degraded() || len(in.tolerated) > 0, Warnings: slices.Concat(in.p.unlikeRanks, in.tolerated, r.Warnings)}
 	q := ch.product(init, r.Members)
 	if err := in.setUnits(q); err != nil {
@@ -110,7 +110,7 @@ func (in *openInput) readExisting(ctx context.Context, init ensemble.Init) (*pro
 	if err != nil {
 		return nil, err
 	}
-	return product.FindPublished(product.InitDir(in.p.options.Out, init), pub.Manifest(q), pub.Overwrite)
+	return product.FindPublished(product.InitDir(in.p.options.Out, init), pub.Manifest(q), pub.Overwrite, pub.Accepted)
 }
 
 // fieldFiles lists the files that contain the used fields of an initialisation.

@@ -61,10 +61,23 @@ func ReadAlarms(path string) (*Alarms, error) {
 	return a, nil
 }
 
-// AlarmsOf describes the alarms of a file on a model; "" for none.
-func AlarmsOf(path, modelSum string) (string, error) {
+// AlarmsOn reads the alarms of a file on a model; nil for none.
+//
+// Errors: those of ReadAlarms.
+func AlarmsOn(path, modelSum string) (*Alarms, error) {
 	a, err := ReadAlarms(path)
 	if err != nil || a == nil || a.Model != modelSum || len(a.Alarms) == 0 {
+		return nil, err
+	}
+	return a, nil
+}
+
+// AlarmsOf describes the alarms of a file on a model; "" for none.
+//
+// Errors: those of ReadAlarms.
+func AlarmsOf(path, modelSum string) (string, error) {
+	a, err := AlarmsOn(path, modelSum)
+	if a == nil {
 		return "", err
 	}
 	words := make([]string, len(a.Alarms))

@@ -1,0 +1,255 @@
+package serve
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/internal/atomicfile"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/humanise"
+	"github.com/ensemble-weather/ensemble/internal/jsonfile"
+	"github.com/ensemble-weather/ensemble/internal/lease"
+	"github.com/ensemble-weather/ensemble/io/product"
+)
+
+// Action is what an operator decides about an initialisation.
+type Action string
+
+// The actions.
+const (
+	Accept      Action = "accept"      // make kept products again from the new input, and replace the old ones
+	Dismiss     Action = "dismiss"     // leave kept products as they are, whatever the new input
+	Retry       Action = "retry"       // attempt a failed initialisation at once
+	Acknowledge Action = "acknowledge" // end the alerts on a failed, degraded or late initialisation
+)
+
+// Decision is the decision of an operator about an initialisation, in the file DIR/.serve/decisions/NAME.json. A service
+// reads it at its next scan, and after a restart. It applies as long as the initialisation has this revision.
+type Decision struct {
+	Schema   string    `json:"schema"` // decisionSchema
+	Init     string    `json:"init"`   // name of the initialisation
+	Action   Action    `json:"action"`
+	Revision string    `json:"revision"` // InitStatus.Revision
+	Time     time.Time `json:"time"`
+}
+
+// Schemas of the files in stateDir.
+const (
+	decisionSchema = "ensemble.decision/1"
+	initsSchema    = "ensemble.inits/1"
+)
+
+// knownInits is the content of initsFile: the initialisations that a service knows, for Decide.
+type knownInits struct {
+	Schema string       `json:"schema"` // initsSchema
+	Inits  []InitStatus `json:"inits"`
+}
+
+// decisionsDir is the folder of decisions below a product directory.
+func decisionsDir(out string) string { return filepath.Join(out, stateDir, "decisions") }
+
+// initsFile is the file of knownInits below a product directory.
+func initsFile(out string) string { return filepath.Join(out, stateDir, "inits.json") }
+
+// Decide records a decision about an initialisation for the service with the product directory out. It replaces an
+// earlier one about the same initialisation, which it returns (nil: none). The service need not run.
+//
+// Errors: exit 66 if no service knows the initialisation; exit 1 if its state has nothing to decide in this way; exit 73
+// if the directory cannot be written, or another process decides at the same moment.
+func Decide(out string, init time.Time, action Action) (made, earlier *Decision, err error) {
+	status, err := knownInit(out, product.InitName(ensemble.InitAt(init)))
+	if err != nil {
+		return nil, nil, err
+	}
+	if why := status.undecidable(action); why != "" {
+		return nil, nil, &exit.Error{Code: exit.No, What: "nothing to " + string(action), At: "initialisation " + status.Name + " in " + out, Why: why, Fix: "`/status` of the service has the state of each initialisation"}
+	}
+	dir := decisionsDir(out)
+	if err := os.MkdirAll(dir, 0o777); err != nil {
+		return nil, nil, exit.CreateError(dir, err)
+	}
+	lock, err := lease.Take(filepath.Join(dir, "."+status.Name+".lock"), "the decision about initialisation "+status.Name)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer func() { err = errors.Join(err, lock.Release()) }()
+	path := filepath.Join(dir, status.Name+".json")
+	if err := atomicfile.RemoveTemporary(dir, filepath.Base(path)); err != nil { // of a killed command
+		return nil, nil, exit.CreateError(dir, err)
+	}
+	earlier, _ = readDecision(path) // a damaged one is replaced
+	made = &Decision{Schema: decisionSchema, Init: status.Name, Action: action, Revision: status.Revision, Time: time.Now().UTC().Round(0)}
+	return made, earlier, jsonfile.Write(path, made)
+}
+
+// undecidable is why an action does not apply to an initialisation; "" if it does.
+func (i *InitStatus) undecidable(action Action) string {
+	if action == Accept {
+		switch {
+		case i.CanAccept:
+			return ""
+		case i.State == kept:
+			return "its new input cannot be used: " + i.Why
+		}
+		return "it is " + i.State + ", and no other input has come since it was issued"
+	}
+	states := map[Action][]string{Dismiss: {kept}, Retry: {failed}, Acknowledge: acknowledgeable}[action]
+	switch {
+	case !slices.Contains(states, i.State):
+		return "it is " + i.State + ", not " + strings.Join(states, " or ")
+	case action == Acknowledge && i.Acknowledged != nil:
+		return "it was acknowledged at " + i.Acknowledged.Format(time.RFC3339)
+	}
+	return ""
+}
+
+// knownInit returns the status of an initialisation that a service knows.
+//
+// Errors: exit 66, exit 65 for a damaged file, those of reading it.
+func knownInit(out, name string) (*InitStatus, error) {
+	path := initsFile(out)
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, &exit.Error{Code: exit.NotYet, What: "no service has run with this product directory", At: out, Why: path + " does not exist", Fix: "give the --out of `ensemble serve`"}
+	} else if err != nil {
+		return nil, exit.ReadError(path, err)
+	}
+	var known knownInits
+	if err = json.Unmarshal(text, &known); err == nil && known.Schema != initsSchema {
+		err = fmt.Errorf("its schema is %q", known.Schema)
+	}
+	if err != nil {
+		return nil, &exit.Error{Code: exit.BadData, What: "not a list of initialisations", At: path, Why: err.Error(), Fix: "remove it; the service writes it again", Err: err}
+	}
+	var names []string
+	for i := range known.Inits {
+		if known.Inits[i].Name == name {
+			return &known.Inits[i], nil
+		}
+		names = append(names, known.Inits[i].Name)
+	}
+	e := &exit.Error{Code: exit.NotYet, What: "unknown initialisation " + name, At: out, Why: "the service knows none", Fix: "`/status` of the service lists those that it knows"}
+	if names != nil {
+		e.Why = "the service knows " + humanise.List(names)
+	}
+	return nil, e
+}
+
+// readDecision reads the file of a decision.
+func readDecision(path string) (*Decision, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	d := &Decision{}
+	if err := json.Unmarshal(text, d); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	if d.Schema != decisionSchema {
+		return nil, fmt.Errorf("%s: its schema is %q, not %s", path, d.Schema, decisionSchema)
+	}
+	return d, nil
+}
+
+// readDecisions reads all decisions below a product directory, by initialisation, and the errors of those that cannot be
+// read.
+func readDecisions(out string) (map[string]Decision, error) {
+	files, err := os.ReadDir(decisionsDir(out))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	all := map[string]Decision{}
+	for _, f := range files {
+		name, isDecision := strings.CutSuffix(f.Name(), ".json")
+		if !isDecision || !initNamePattern.MatchString(name) {
+			continue // leases, temporary files
+		}
+		d, rerr := readDecision(filepath.Join(decisionsDir(out), f.Name()))
+		if rerr != nil {
+			err = errors.Join(err, rerr)
+			continue
+		}
+		all[name] = *d
+	}
+	return all, err
+}
+
+// decision returns the decision about an initialisation with a revision; the zero Decision: none.
+func (s *state) decision(name, revision string) Decision {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if d := s.decisions[name]; d.Revision == revision && revision != "" {
+		return d
+	}
+	return Decision{}
+}
+
+// updateDecisions reads the decisions of operators.
+func (u *issuer) updateDecisions() {
+	all, err := readDecisions(u.o.Predict.Out)
+	text := ""
+	if err != nil {
+		text = exit.OneLine(err)
+	}
+	if text != "" && text != u.reported.decisions {
+		u.log.Warn("cannot read decisions", "error", text)
+	}
+	u.reported.decisions = text
+	if maps.Equal(all, u.decisions) {
+		return
+	}
+	for name, d := range all {
+		if d != u.decisions[name] {
+			u.log.Info("decided", "init", name, "action", string(d.Action), "at", d.Time.Format(time.RFC3339))
+		}
+	}
+	u.change(func() { u.decisions = all })
+}
+
+// removeDecisions removes old decisions about initialisations that are neither in the input nor in the schedule and have
+// no products.
+func (u *issuer) removeDecisions() {
+	known := map[string]bool{}
+	for _, i := range u.statuses() {
+		known[i.Name] = true
+	}
+	age := max(u.o.Service.MaxAge, statusHistory)
+	for name, d := range u.decisions {
+		if known[name] || u.isPublished(name) || u.now().Sub(d.Time) < age {
+			continue
+		}
+		if err := os.Remove(filepath.Join(decisionsDir(u.o.Predict.Out), name+".json")); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			u.log.Warn("cannot remove an old decision", "error", exit.OneLine(err))
+		}
+	}
+}
+
+// saveInits writes the list of initialisations for Decide, if their states or revisions changed.
+func (u *issuer) saveInits() {
+	list := append([]InitStatus{}, u.statuses()...) // not nil: an empty one is written once
+	key := func(i InitStatus) [4]string {
+		return [4]string{i.Name, i.State, i.Revision, fmt.Sprint(i.Acknowledged != nil)}
+	}
+	if u.savedInits != nil && slices.EqualFunc(list, u.savedInits, func(a, b InitStatus) bool { return key(a) == key(b) }) {
+		return
+	}
+	path := initsFile(u.o.Predict.Out)
+	err := exit.CreateError(filepath.Dir(path), os.MkdirAll(decisionsDir(u.o.Predict.Out), 0o777)) // of the user of the service
+	if err == nil {
+		err = jsonfile.Write(path, knownInits{initsSchema, list})
+	}
+	if err != nil {
+		u.log.Warn("cannot save the list of initialisations, which decisions need", "error", exit.OneLine(err))
+		return
+	}
+	u.savedInits = list
+}
