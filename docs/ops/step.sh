@@ -20,21 +20,36 @@ set -u
 step=${1:?predict, deliver or amend} init=${2:?the initialisation, such as 2026010100}
 : "${OPS:?the folder of step.sh}" "${SITE:?the site file, site.sh}"
 . "$SITE" || exit 1
-mkdir -p "$LOGS" || exit 1
-answer="$LOGS/$step-$init.out" # JSON of predict, output of deliver.sh
+alarm() { "$ALARM" "$1" "$init" "$step: $2"; }
+if ! mkdir -p "$LOGS"; then
+  alarm failed "cannot create $LOGS"
+  exit 1
+fi
 
 predict() {
   exec "$ENSEMBLE" predict -c "$OPS/predict.yaml" --run-dir "$RUN_DIR" --input "$INPUT/*$init*.grib2" --init "$init" \
-    --out "$PRODUCTS" --progress none --json --log-format json --log-file "$LOGS/predict.jsonl" >"$answer" 2>/dev/null </dev/null
+    --out "$PRODUCTS" --progress none --json --log-format json --log-file "$LOGS/predict.jsonl" 2>/dev/null </dev/null
 }
-deliver() { exec "$DELIVER" "$init" >"$answer" 2>&1 </dev/null; }
+deliver() { exec "$DELIVER" "$init" 2>&1 </dev/null; }
+handover() { exec "$OPS/step.sh" deliver "$init"; }
+pause() { exec sleep "$RETRY_DELAY"; }
 
-# run COMMAND...: in the background, where a signal reaches it at once; sets code.
+# run predict|deliver|handover|pause: in the background, where a signal reaches it at once; sets code, and answer
+# to what it writes. It is read through a pipe, since the disk of $LOGS may be full.
 child='' stopped=''
 trap 'stopped=yes; kill -TERM $child 2>/dev/null' TERM INT HUP USR1 XCPU
 run() {
-  "$@" &
+  local pipe part
+  exec {pipe}< <("$1")
   child=$!
+  answer=
+  while :; do
+    IFS= read -r -d '' -u "$pipe" part
+    code=$?
+    answer+=$part
+    [ $code -gt 128 ] || break # a signal interrupts read
+  done
+  exec {pipe}<&-
   wait $child
   code=$?
   while kill -0 $child 2>/dev/null; do # a signal interrupts wait
@@ -48,23 +63,23 @@ run() {
 attempt() {
   local try
   for ((try = 1; try <= TRIES; try++)); do
-    [ $try -eq 1 ] || run sleep "$RETRY_DELAY"
+    [ $try -eq 1 ] || run pause
     run "$1"
+    { printf '%s\n' "$answer" >"$LOGS/$step-$init.out"; } 2>/dev/null
     case $1-$code in
     *-0 | predict-65 | predict-66) return ;;
     predict-1 | predict-64 | predict-70 | predict-73 | predict-12[67]) break ;;
     esac # others: no device, a lost rank, a full disk, killed; deliver.sh
   done
-  case $1-$code in predict-12[67]) echo "$ENSEMBLE cannot be run" >"$answer" ;; esac
+  case $1-$code in predict-12[67]) answer="$ENSEMBLE cannot be run" ;; esac
   alarm failed "ended with $code, try $((try > TRIES ? TRIES : try)) of $TRIES: $(why)"
   exit 1
 }
-alarm() { "$ALARM" "$1" "$init" "$step: $2"; }
 why() { # the error in an answer, else its last line
-  sed -n -e 's/\\"/`/g' -e 's/.*"error":{"code":"[^"]*","what":"\([^"]*\)","at":"\([^"]*\)".*/\1: \2/p' -e t \
-    -e 's/.*"error":{"code":"[^"]*","what":"\([^"]*\)".*/\1/p' -e t -e '$p' "$answer"
+  printf '%s\n' "$answer" | sed -n -e 's/\\"/`/g' -e 's/.*"error":{"code":"[^"]*","what":"\([^"]*\)","at":"\([^"]*\)".*/\1: \2/p' -e t \
+    -e 's/.*"error":{"code":"[^"]*","what":"\([^"]*\)".*/\1/p' -e t -e '$p'
 }
-degraded() { grep -q '"status":"degraded"' "$answer"; }
+degraded() { [[ $answer == *'"status":"degraded"'* ]]; }
 
 # The policy of a step is in the environment, not in flags: products state the command line, and
 # those of predict and amend must have the same bytes.
@@ -89,13 +104,14 @@ amend)
   begin=$SECONDS again=''
   while attempt predict; do
     if [ $code -eq 0 ]; then
-      if grep -q '"existing":0' "$answer"; then run "$OPS/step.sh" deliver "$init"; fi
-      [ $code -eq 0 ] && degraded || exit $code
+      published=$answer
+      if [[ $answer == *'"existing":0'* ]]; then run handover; fi
+      [ $code -eq 0 ] && answer=$published degraded || exit $code
     fi
     if [ $((SECONDS - begin)) -lt "$AMEND_EVERY" ]; then # it is the deadline, or files changed while they were read
       [ $code -ne 0 ] && [ -z "$again" ] || break
       again=yes
-      run sleep "$RETRY_DELAY"
+      run pause
     fi
     begin=$SECONDS
   done
