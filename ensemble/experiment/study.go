@@ -20,6 +20,7 @@ import (
 	"github.com/ensemble-weather/ensemble/io/table"
 	"github.com/ensemble-weather/ensemble/postproc/report"
 	"github.com/ensemble-weather/ensemble/postproc/score"
+	"github.com/ensemble-weather/ensemble/postproc/significance"
 )
 
 // StudyOptions configures a study.
@@ -252,7 +253,7 @@ func meanRow(rows [][]StudyRow, k int, scored [][]score.DateScore) (StudyRow, er
 	if len(sums[0]) == 0 {
 		return r, nil
 	}
-	_, low, high, err := score.Bootstrap{}.IntervalOverSeeds(sums, func(s []float64) float64 { return r.scoreOf(s[0], s[1]) })
+	_, low, high, err := significance.Bootstrap{}.IntervalOverSeeds(sums, func(s []float64) float64 { return r.scoreOf(s[0], s[1]) })
 	if err != nil {
 		return r, err
 	}
@@ -260,7 +261,7 @@ func meanRow(rows [][]StudyRow, k int, scored [][]score.DateScore) (StudyRow, er
 	if !score.IsDistributionCRPS(r.Score) {
 		return r, nil
 	}
-	gain, low, high, err := score.Bootstrap{}.IntervalOverSeeds(sums, func(s []float64) float64 { return 1 - s[1]/s[2] })
+	gain, low, high, err := significance.Bootstrap{}.IntervalOverSeeds(sums, func(s []float64) float64 { return 1 - s[1]/s[2] })
 	r.SkillScoreRaw, r.SkillScoreRawLow, r.SkillScoreRawHigh = score.Number(gain), score.Number(low), score.Number(high)
 	return r, err
 }
@@ -332,7 +333,7 @@ func (r *StudyRow) compareExtremes(seeds [][]score.DateScore) error {
 	if !score.IsDistributionCRPS(r.Score) || len(sums[0]) == 0 {
 		return nil
 	}
-	value, low, high, err := score.Bootstrap{}.IntervalOverSeeds(sums, func(s []float64) float64 { return 1 - s[0]/s[1] })
+	value, low, high, err := significance.Bootstrap{}.IntervalOverSeeds(sums, func(s []float64) float64 { return 1 - s[0]/s[1] })
 	r.SkillScoreExtreme, r.SkillScoreExtremeLow, r.SkillScoreExtremeHigh = score.Number(value), score.Number(low), score.Number(high)
 	return err
 }
@@ -358,7 +359,7 @@ func (r *StudyRow) compare(own, other [][]score.DateScore) error {
 	if len(rows) == 0 || len(rows[0]) == 0 {
 		return nil
 	}
-	value, low, high, err := score.Bootstrap{}.IntervalOverSeeds(rows, func(s []float64) float64 { return 1 - r.scoreOf(s[0], s[1])/r.scoreOf(s[2], s[3]) })
+	value, low, high, err := significance.Bootstrap{}.IntervalOverSeeds(rows, func(s []float64) float64 { return 1 - r.scoreOf(s[0], s[1])/r.scoreOf(s[2], s[3]) })
 	r.SkillScoreReference, r.SkillScoreReferenceLow, r.SkillScoreReferenceHigh = score.Number(value), score.Number(low), score.Number(high)
 	return err
 }
@@ -405,8 +406,8 @@ func seedNotes(seeds int) []string {
 	switch {
 	case seeds == 1:
 		return []string{"Intervals cover the sampling of dates, not of seeds: there is one seed."}
-	case seeds < score.MinSeeds:
-		return []string{fmt.Sprintf("No intervals: the variance over %d seeds is not known well enough. Train with %d or more.", seeds, score.MinSeeds)}
+	case seeds < significance.MinSeeds:
+		return []string{fmt.Sprintf("No intervals: the variance over %d seeds is not known well enough. Train with %d or more.", seeds, significance.MinSeeds)}
 	}
 	return []string{"Intervals cover the sampling of dates and of seeds."}
 }

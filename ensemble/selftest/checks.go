@@ -37,7 +37,6 @@ import (
 	fio "github.com/ensemble-weather/ensemble/io"
 	"github.com/ensemble-weather/ensemble/io/decode"
 	"github.com/ensemble-weather/ensemble/io/product"
-	"github.com/ensemble-weather/ensemble/postproc/score"
 )
 
 // processor reports the processor.
@@ -406,7 +405,9 @@ func (s *installation) miniatureJob(ctx context.Context) (string, error) {
 			products = append(products, o)
 		}
 	}
-	verified, err := verify.Run(ctx, verify.Options{Forecast: products, Analysis: s.files.Analyses, Members: test, Bootstrap: score.Bootstrap{Resamples: 1}})
+	o := verify.Options{Forecast: products, Analysis: s.files.Analyses, Members: test}
+	o.Bootstrap.Resamples = 1
+	verified, err := verify.Run(ctx, o)
 	if err != nil {
 		return "", err
 	}

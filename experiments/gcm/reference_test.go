@@ -21,6 +21,7 @@ import (
 	"github.com/ensemble-weather/ensemble/io/decode"
 	"github.com/ensemble-weather/ensemble/postproc/baseline"
 	"github.com/ensemble-weather/ensemble/postproc/score"
+	"github.com/ensemble-weather/ensemble/postproc/significance"
 )
 
 // target is one of the four forecast quantities of the reference.
@@ -288,7 +289,7 @@ func checkTarget(t *testing.T, q target, c *cube, ref func(string) float64, para
 			}
 		}
 	}
-	res, err := a.Result(score.Bootstrap{}, nil)
+	res, err := a.Result(significance.Bootstrap{}, nil)
 	must(err)
 	value := func(id, system string) float64 {
 		t.Helper()

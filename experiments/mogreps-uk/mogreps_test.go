@@ -24,6 +24,7 @@ import (
 	"github.com/ensemble-weather/ensemble/postproc/baseline"
 	"github.com/ensemble-weather/ensemble/postproc/ecc"
 	"github.com/ensemble-weather/ensemble/postproc/score"
+	"github.com/ensemble-weather/ensemble/postproc/significance"
 )
 
 // reader reads files of the data set through one pool of decoder processes.
@@ -375,7 +376,7 @@ func TestRawScores(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			res, err := a.Result(score.Bootstrap{}, nil)
+			res, err := a.Result(significance.Bootstrap{}, nil)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -14,7 +14,7 @@ import (
 	"slices"
 
 	"github.com/ensemble-weather/ensemble/postproc/dist"
-	"github.com/ensemble-weather/ensemble/postproc/score"
+	"github.com/ensemble-weather/ensemble/postproc/significance"
 )
 
 // Method calibrates members: any number of fields to as many fields.
@@ -107,9 +107,9 @@ func CrossPair(a, b []float64, y float64) (cross, within float64) {
 
 // Options configure the tests. The zero value has equal weights and the default sizes.
 type Options struct {
-	Weights   []float64       // [point]; nil: equal
-	Sizes     []int           // numbers of input members of the input-size test; nil: 3 and 5
-	Bootstrap score.Bootstrap // of the intervals; the zero value is its default
+	Weights   []float64              // [point]; nil: equal
+	Sizes     []int                  // numbers of input members of the input-size test; nil: 3 and 5
+	Bootstrap significance.Bootstrap // of the intervals; the zero value is its default
 }
 
 // Row is the result of one test.

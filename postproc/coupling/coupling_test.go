@@ -7,7 +7,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/ensemble-weather/ensemble/postproc/score"
+	"github.com/ensemble-weather/ensemble/postproc/significance"
 )
 
 func TestCrossPair(t *testing.T) {
@@ -69,7 +69,7 @@ func TestLinearExample(t *testing.T) {
 	const m, rho = 10, 4.0
 	r := rand.New(rand.NewPCG(4, 5))
 	cases := world(r, 60, 150, m, rho)
-	o := Options{Bootstrap: score.Bootstrap{Resamples: 300, BlockLength: 1, Confidence: 0.999}}
+	o := Options{Bootstrap: significance.Bootstrap{Resamples: 300, BlockLength: 1, Confidence: 0.999}}
 	same := func(x [][]float32) ([][]float32, error) { return x, nil }
 	table := test(t, same, cases, o)
 	if len(table) != 7 || slices.ContainsFunc(table, func(r Row) bool { return !r.Passed }) {

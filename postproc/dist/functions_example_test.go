@@ -179,3 +179,8 @@ func ExampleRowByID() {
 	fmt.Println(row.ID, ok)
 	// Output: normal true
 }
+
+func ExampleEmpiricalQuantile() {
+	fmt.Println(dist.EmpiricalQuantile([]float64{270, 272, 276}, 0.75)) // K: members, ascending
+	// Output: 274
+}

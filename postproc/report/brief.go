@@ -374,7 +374,7 @@ func faults(all []score.Brief) []string {
 
 // worsePlaces describes, for each reference, on how much of the area the network is significantly worse. Shares
 // below 1 % are left out. Of several targets the largest share is stated and the number that exceed 1 %.
-// The points are tested together at a false discovery rate of 10 %, see score.FalseDiscovery.
+// The points are tested together at a false discovery rate of 10 %, see significance.FalseDiscovery.
 func worsePlaces(places []Panel) (out []string) {
 	var references []string
 	most, count := map[string]float64{}, map[string]int{}

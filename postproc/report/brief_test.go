@@ -7,12 +7,13 @@ import (
 	"testing"
 
 	"github.com/ensemble-weather/ensemble/postproc/score"
+	"github.com/ensemble-weather/ensemble/postproc/significance"
 )
 
 // briefed is a page on targets whose skill scores have given values and half widths; the spread agrees with the error
 // within its interval, or not.
 func briefed(ratio float64, gains ...[2]float64) *Page {
-	r := &score.Result{Bootstrap: score.Bootstrap{Confidence: 0.95}}
+	r := &score.Result{Bootstrap: significance.Bootstrap{Confidence: 0.95}}
 	for i, g := range gains {
 		level := fmt.Sprintf("%dhPa", 1000-50*i)
 		for k, system := range []string{"network", "raw5", "emos"} {

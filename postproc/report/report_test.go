@@ -14,6 +14,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/postproc/score"
+	"github.com/ensemble-weather/ensemble/postproc/significance"
 )
 
 // globe is a regular grid of cells of 360/nx degrees, rows at cell centres.
@@ -110,7 +111,7 @@ func samplePage() *Page {
 			Comparisons: []score.Comparison{{ID: "rmse", System: "network", Reference: "raw10", ReferenceID: "rmse", Variable: "t", Level: "850hPa", Lead: "48h", SkillScore: 0.1667, CILow: 0.1, CIHigh: 0.2, N: 30},
 				{ID: "rmse", System: "network", Reference: "emos", ReferenceID: "rmse", Variable: "t", Level: "850hPa", Lead: "48h", SkillScore: 0.01, CILow: -0.02, CIHigh: 0.03, N: 30}},
 			Ranks:     []score.RankHistogram{{System: "raw10", Variable: "t", Level: "850hPa", Lead: "48h", Members: 3, N: 30, Counts: []float64{400, 100, 200, 300}, Shares: []float64{0.4, 0.1, 0.2, 0.3}}},
-			Bootstrap: score.Bootstrap{Resamples: 2000, BlockLength: 4, Confidence: 0.95},
+			Bootstrap: significance.Bootstrap{Resamples: 2000, BlockLength: 4, Confidence: 0.95},
 		},
 		Config:   "version: 1\nname: <b>bold</b>\n",
 		Inputs:   []File{{"fc.grib2", 1234567, strings.Repeat("ab", 32)}},
@@ -321,7 +322,7 @@ func scoredSample(t *testing.T) *score.Result {
 				t.Fatal(err)
 			}
 		}
-		res, err := a.Result(score.Bootstrap{Resamples: 200}, a.Pairs("network", "raw4"))
+		res, err := a.Result(significance.Bootstrap{Resamples: 200}, a.Pairs("network", "raw4"))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -23,7 +23,7 @@ func (r *Result) Brief(rest string) answer.Sections {
 	if len(all) == 0 {
 		return nil
 	}
-	short := answer.Section{Title: "In short", Paragraphs: []string{skillSentence(all, r.Bootstrap.confidence()), calibrationSentence(all)}}
+	short := answer.Section{Title: "In short", Paragraphs: []string{skillSentence(all, r.confidence()), calibrationSentence(all)}}
 	for _, text := range []string{r.watchSentence(all), r.DatesText(all)} {
 		if text != "" {
 			short.Paragraphs = append(short.Paragraphs, text)
@@ -302,7 +302,7 @@ func (r *Result) systemsTable(b *Brief) answer.Section {
 	if n := len(b.Rows) - briefRows; n > 0 {
 		s.Notes = append(s.Notes, fmt.Sprintf("... and %s", humanise.Count(n, "further system")))
 	}
-	s.Notes = append(s.Notes, fmt.Sprintf("skill: by how much the %s of %s is lower; low, high: %s interval", name, first.System, r.Bootstrap.confidence()))
+	s.Notes = append(s.Notes, fmt.Sprintf("skill: by how much the %s of %s is lower; low, high: %s interval", name, first.System, r.confidence()))
 	return s
 }
 
@@ -344,7 +344,7 @@ func (r *Result) targetsTable(all []Brief) answer.Section {
 	if n := len(all) - briefRows; n > 0 {
 		s.Notes = append(s.Notes, fmt.Sprintf("... and %s", humanise.Count(n, "further target")))
 	}
-	s.Notes = append(s.Notes, fmt.Sprintf("skill: by how much it is lower than %s; low, high: %s interval", reference, r.Bootstrap.confidence()))
+	s.Notes = append(s.Notes, fmt.Sprintf("skill: by how much it is lower than %s; low, high: %s interval", reference, r.confidence()))
 	return s
 }
 

@@ -5,6 +5,8 @@ import (
 	"math"
 	"strings"
 	"testing"
+
+	"github.com/ensemble-weather/ensemble/postproc/significance"
 )
 
 // briefCase makes a result of one target at each lead, by its skill score relative to raw10 with interval.
@@ -20,10 +22,10 @@ type briefCase struct {
 }
 
 func briefResult(all ...briefCase) *Result {
-	r := &Result{Bootstrap: Bootstrap{Confidence: 0.95}}
+	r := &Result{Bootstrap: significance.Bootstrap{Confidence: 0.95}}
 	for _, c := range all {
 		add := func(id, system string, members int, v, half float64) {
-			if c.n < minDates {
+			if c.n < significance.MinDates {
 				half = math.NaN()
 			}
 			r.Scores = append(r.Scores, Value{ID: id, System: system, Members: members, Variable: "t", Level: "850hPa", Lead: c.lead, Value: Number(v), CILow: Number(v - half), CIHigh: Number(v + half),

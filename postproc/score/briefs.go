@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/ensemble-weather/ensemble/internal/humanise"
+	"github.com/ensemble-weather/ensemble/postproc/significance"
 )
 
 // Brief contains what a reader wants to know first about one target, over the whole area and all dates. The first
@@ -180,7 +181,7 @@ const fewIndependent = 10
 // hasFewIndependent reports whether the dates of a score depend on each other so much that few independent ones remain.
 func (v *Value) hasFewIndependent() bool {
 	n := float64(v.Independent)
-	return n > 0 && n < fewIndependent && n < float64(v.N)/2 && v.N >= minDates
+	return n > 0 && n < fewIndependent && n < float64(v.N)/2 && v.N >= significance.MinDates
 }
 
 // DatesText states, once for all targets, that there are few dates, or that they depend on each other, and what to do; ""

@@ -63,7 +63,7 @@ func (v *view) calibration(system int, kind string, shares histogramShares) Cali
 		Histogram: kind, Places: k, N: n, ReliabilityIndex: Number(distanceFromFlat(shares.all[0]))}
 	of := func(of func(shares []float64) float64) (value, low, high Number) {
 		x, e := shares.interval(v.b, of)
-		return Number(x), Number(e.low), Number(e.high)
+		return Number(x), Number(e.Low), Number(e.High)
 	}
 	c.Slope, c.SlopeLow, c.SlopeHigh = of(func(shares []float64) float64 { slope, _ := contrasts(shares); return slope })
 	c.Convexity, c.ConvexityLow, c.ConvexityHigh = of(func(shares []float64) float64 { _, convexity := contrasts(shares); return convexity })

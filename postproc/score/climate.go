@@ -4,6 +4,8 @@ import (
 	"math"
 	"slices"
 	"time"
+
+	"github.com/ensemble-weather/ensemble/postproc/dist"
 )
 
 // Climate holds quantiles of the climate at every point, for windows of the year.
@@ -62,14 +64,13 @@ func (c *Climate) At(valid time.Time) [][]float32 {
 // Points is the number of grid points.
 func (c *Climate) Points() int { return len(c.Quantiles) / (c.Windows * (c.Steps + 1)) }
 
-// Fit computes the quantiles of the points lo ≤ p < hi from past values, by linear
-// interpolation between order statistics. It returns the number of values in the window
+// Fit computes the quantiles of the points lo ≤ p < hi from past values ([dist.EmpiricalQuantile]).
+// It returns the number of values in the window
 // that has the fewest, missing values included.
 //
 // Shape: fields [date][member][point from lo on]; valid [date].
 // Missing: NaN values are left out; a window without values gives NaN.
 // Cost: one sort of all values per window and point.
-// Source: Hyndman and Fan 1996, doi:10.1080/00031305.1996.10473566, definition 7.
 func (c *Climate) Fit(lo, hi int, valid []time.Time, fields [][][]float32) (fewest int) {
 	fewest = math.MaxInt
 	points := c.Points()
@@ -93,7 +94,7 @@ func (c *Climate) Fit(lo, hi int, valid []time.Time, fields [][][]float32) (fewe
 			for k := range c.Steps + 1 {
 				q := math.NaN()
 				if len(values) > 0 {
-					q = quantile(values, float64(k)/float64(c.Steps))
+					q = dist.EmpiricalQuantile(values, float64(k)/float64(c.Steps))
 				}
 				c.Quantiles[(w*(c.Steps+1)+k)*points+lo+p] = float32(q)
 			}

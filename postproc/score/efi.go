@@ -5,6 +5,8 @@ import (
 	"math"
 	"slices"
 	"sync"
+
+	"github.com/ensemble-weather/ensemble/postproc/dist"
 )
 
 // EFI is the extreme forecast index of members against quantiles of the climate:
@@ -94,7 +96,7 @@ func EFIENS10(climate, members []float64) float64 {
 			return math.NaN()
 		}
 		for j := range 20 {
-			if quantile(members, float64(j)/20) >= climate[k] {
+			if dist.EmpiricalQuantile(members, float64(j)/20) >= climate[k] {
 				f = float64(j) / 20
 				break
 			}
@@ -195,7 +197,7 @@ func newSOT(id, which string, p, extreme float64) *Score {
 		Source: "Zsoter 2006, ECMWF Newsletter 107",
 		Unit:   Dimensionless, Better: Neither, NoSkillScore: true, Needs: Distribution | Tails, Parts: 2,
 		Point: func(parts []float64, c *Case) {
-			at := func(p float64) float64 { return quantile(c.Climate, p) }
+			at := func(p float64) float64 { return dist.EmpiricalQuantile(c.Climate, p) }
 			parts[0], parts[1] = min(max(SOT(c.quantile(p), at(p), at(extreme)), -maxSOT), maxSOT), 1
 			if math.IsNaN(parts[0]) {
 				parts[0], parts[1] = 0, 0

@@ -2,14 +2,13 @@ package score_test
 
 import (
 	"fmt"
-	"math/rand/v2"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/postproc/dist"
 	"github.com/ensemble-weather/ensemble/postproc/score"
+	"github.com/ensemble-weather/ensemble/postproc/significance"
 )
 
 // The forecasts of the examples: 2 m temperature in °C at two neighbouring points on four
@@ -54,7 +53,7 @@ func run(s *score.Score) *score.Result {
 			panic(err)
 		}
 	}
-	r, err := a.Result(score.Bootstrap{}, nil)
+	r, err := a.Result(significance.Bootstrap{}, nil)
 	if err != nil {
 		panic(err)
 	}
@@ -376,36 +375,6 @@ func ExampleVariogramScore() {
 	// Output: 4.500
 }
 
-func ExampleDieboldMariano() {
-	differences := []float64{0.2, -0.1, 0.3, 0.1, 0.2, 0, 0.3, 0.2} // of the CRPS of two systems, by date
-	t := score.DieboldMariano(differences, 1)
-	fmt.Printf("mean %.3f, statistic %.2f, p = %.3f\n", t.Mean, t.Statistic, t.P)
-	// Output: mean 0.150, statistic 3.00, p = 0.020
-}
-
-func ExampleMemoryOf() {
-	var x []float64 // each value five times
-	r := rand.New(rand.NewPCG(1, 2))
-	for range 60 {
-		x = append(x, slices.Repeat([]float64{r.NormFloat64()}, 5)...)
-	}
-	m := score.MemoryOf(x)
-	fmt.Printf("correlation of neighbours %.1f, blocks of %d, %.0f independent dates of %d\n", m.Lag1, m.Block, m.Independent, len(x))
-	// Output: correlation of neighbours 0.8, blocks of 9, 33 independent dates of 300
-}
-
-func ExampleDieboldMarianoMap() {
-	differences := [][]float32{{0.2, 0.1}, {0.1, -0.1}, {0.3, 0.2}, {0.2, -0.2}} // [date][point]
-	fmt.Printf("%.3f\n", score.DieboldMarianoMap(differences, 1))
-	// Output: [0.016 1.000]
-}
-
-func ExampleFalseDiscovery() {
-	significant, limit := score.FalseDiscovery([]float64{0.001, 0.02, 0.04, 0.3, 0.8}, 0.1)
-	fmt.Println(significant, limit)
-	// Output: [true true true false false] 0.04
-}
-
 func ExampleTestFlatness() {
 	t := score.TestFlatness([]float64{18, 9, 8, 8, 17}) // cases by rank: a U shape
 	fmt.Printf("p = %.3f, slope %.3f, convexity %.3f\n", float64(t.P), float64(t.PSlope), float64(t.PConvexity))
@@ -431,16 +400,6 @@ func ExampleDecompose() {
 func ExampleLargestPoints() {
 	fmt.Println(score.LargestPoints([]float32{0.1, -0.9, 0.5, 0.2}, nil, 0.5))
 	// Output: [false true true false]
-}
-
-func ExampleBootstrap_Interval() {
-	var rows [][]float64 // Σ w·x and Σ w of every date
-	for k := range 30 {
-		rows = append(rows, []float64{float64(k * k % 7), 1})
-	}
-	mean, low, high, err := score.Bootstrap{Seed: 1}.Interval(rows, func(sums []float64) float64 { return sums[0] / sums[1] })
-	fmt.Printf("%.2f [%.2f, %.2f] %v\n", mean, low, high, err)
-	// Output: 1.90 [1.39, 2.23] <nil>
 }
 
 func ExampleClimate() {
@@ -472,7 +431,7 @@ func quantileOf(s *score.Score) {
 			panic(err)
 		}
 	}
-	r, err := a.Result(score.Bootstrap{}, nil)
+	r, err := a.Result(significance.Bootstrap{}, nil)
 	if err != nil {
 		panic(err)
 	}

@@ -6,6 +6,9 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/ensemble-weather/ensemble/postproc/dist"
+	"github.com/ensemble-weather/ensemble/postproc/significance"
 )
 
 // The points with the largest |index| are marked until they have the requested share of the
@@ -50,7 +53,7 @@ func TestLargestEFIIsARegion(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	r, err := a.Result(Bootstrap{Resamples: 5}, nil)
+	r, err := a.Result(significance.Bootstrap{Resamples: 5}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,8 +110,8 @@ func TestClimate(t *testing.T) {
 				}
 			}
 			slices.Sort(values)
-			if len(got) != 21 || math.Abs(float64(got[10][p])-quantile(values, 0.5)) > 1e-6 || math.Abs(float64(got[19][p])-quantile(values, 0.95)) > 1e-6 {
-				t.Errorf("%s, point %d: median %g, want %g of %d values", day.Format("2 January"), p, got[10][p], quantile(values, 0.5), len(values))
+			if len(got) != 21 || math.Abs(float64(got[10][p])-dist.EmpiricalQuantile(values, 0.5)) > 1e-6 || math.Abs(float64(got[19][p])-dist.EmpiricalQuantile(values, 0.95)) > 1e-6 {
+				t.Errorf("%s, point %d: median %g, want %g of %d values", day.Format("2 January"), p, got[10][p], dist.EmpiricalQuantile(values, 0.5), len(values))
 			}
 		}
 	}
@@ -153,7 +156,7 @@ func TestCalibrationInWords(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		res, err := a.Result(Bootstrap{Resamples: 200}, nil)
+		res, err := a.Result(significance.Bootstrap{Resamples: 200}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/postproc/significance"
 )
 
 // windows returns means over 2·half+1 points of a row of n, without NaN.
@@ -49,7 +50,7 @@ func fss(t *testing.T, half int, obs []float32, weights []float64, members ...[]
 	if err := a.Add(ensemble.Init{}, Reference{Obs: obs}, []Sample{{Members: members}}); err != nil {
 		t.Fatal(err)
 	}
-	r, err := a.Result(Bootstrap{}, nil)
+	r, err := a.Result(significance.Bootstrap{}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,7 +111,7 @@ func ExampleFSS() {
 		fmt.Println(err)
 		return
 	}
-	r, err := a.Result(Bootstrap{}, nil)
+	r, err := a.Result(significance.Bootstrap{}, nil)
 	if err != nil {
 		fmt.Println(err)
 		return

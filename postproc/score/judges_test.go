@@ -7,6 +7,9 @@ import (
 	"os"
 	"slices"
 	"testing"
+
+	"github.com/ensemble-weather/ensemble/postproc/dist"
+	"github.com/ensemble-weather/ensemble/postproc/significance"
 )
 
 // judged is testdata/judges.json: the results of other programs for small cases.
@@ -33,18 +36,6 @@ type judged struct {
 		Upper, Lower []float64
 		Climate      [][]float64 // quantiles 0.01, 0.1, 0.9, 0.99
 	}
-	DM struct {
-		Diff []float64
-		Rows []struct {
-			H         int
-			Statistic float64
-			PAbove    float64 `json:"p_above"`
-		}
-	}
-	BH struct {
-		P       []float64
-		Decided []bool
-	}
 }
 
 func readJudged(t *testing.T) (j judged) {
@@ -70,7 +61,7 @@ func (j *judged) result(t *testing.T, weights []float64) *Result {
 	if err := a.Add(day(0), Reference{Obs: c.Obs}, []Sample{{Members: c.Members}, {Mean: c.Mean, Spread: c.Spread}}); err != nil {
 		t.Fatal(err)
 	}
-	r, err := a.Result(Bootstrap{Resamples: 1}, nil)
+	r, err := a.Result(significance.Bootstrap{Resamples: 1}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -189,7 +180,7 @@ func TestVariogramOfNeighbours(t *testing.T) {
 		if err := a.Add(day(0), Reference{Obs: y}, []Sample{{Members: x}}); err != nil {
 			t.Fatal(err)
 		}
-		r, err := a.Result(Bootstrap{Resamples: 1}, nil)
+		r, err := a.Result(significance.Bootstrap{Resamples: 1}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -210,8 +201,8 @@ func TestEFI(t *testing.T) {
 		near(t, fmt.Sprint("EFI at ", p), Number(EFI(climate, members)), want, 1e-6)
 		slices.Sort(members)
 		q := j.SOT.Climate
-		near(t, fmt.Sprint("SOT above at ", p), clip10(SOT(quantile(members, 0.9), q[2][p], q[3][p])), j.SOT.Upper[p], 1e-6)
-		near(t, fmt.Sprint("SOT below at ", p), clip10(SOT(quantile(members, 0.1), q[1][p], q[0][p])), j.SOT.Lower[p], 1e-6)
+		near(t, fmt.Sprint("SOT above at ", p), clip10(SOT(dist.EmpiricalQuantile(members, 0.9), q[2][p], q[3][p])), j.SOT.Upper[p], 1e-6)
+		near(t, fmt.Sprint("SOT below at ", p), clip10(SOT(dist.EmpiricalQuantile(members, 0.1), q[1][p], q[0][p])), j.SOT.Lower[p], 1e-6)
 	}
 	// Scored, the mean size is that of the judged values.
 	var rows [][]float32
@@ -225,7 +216,7 @@ func TestEFI(t *testing.T) {
 	if err := a.Add(day(0), Reference{Obs: rows[0], Climate: rows}, []Sample{{Members: j.Cases.Members}}); err != nil {
 		t.Fatal(err)
 	}
-	res, err := a.Result(Bootstrap{Resamples: 1}, nil)
+	res, err := a.Result(significance.Bootstrap{Resamples: 1}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -276,58 +267,6 @@ func TestEFI(t *testing.T) {
 	climate[4] = math.NaN()
 	if !math.IsNaN(EFI(climate, members)) || !math.IsNaN(EFIENS10(climate, members)) || !math.IsNaN(SOT(1, 2, 2)) {
 		t.Error("missing quantiles must give NaN")
-	}
-}
-
-func TestDieboldMariano(t *testing.T) {
-	j := readJudged(t)
-	for _, r := range j.DM.Rows {
-		got := DieboldMariano(j.DM.Diff, r.H)
-		near(t, fmt.Sprint("statistic, h ", r.H), Number(got.Statistic), r.Statistic, 1e-9)
-		want := 2 * math.Min(r.PAbove, 1-r.PAbove)
-		near(t, fmt.Sprint("p, h ", r.H), Number(got.P), want, 1e-9)
-	}
-	if d := DieboldMariano(make([]float64, 9), 1); !math.IsNaN(d.P) {
-		t.Errorf("no differences at all: %+v", d)
-	}
-	if d := DieboldMariano([]float64{1, 2}, 2); !math.IsNaN(d.P) {
-		t.Errorf("too few dates: %+v", d)
-	}
-	// 0.2 apart by turns: lagged covariances make the variance negative, which weights mend.
-	d := make([]float64, 20)
-	for i := range d {
-		d[i] = 1 + 0.1*float64(1-2*(i%2))
-	}
-	if r := DieboldMariano(d, 2); !(r.P < 1e-6) || math.IsNaN(r.Statistic) {
-		t.Errorf("alternating: %+v", r)
-	}
-	nan := float32(math.NaN())
-	p := DieboldMarianoMap([][]float32{{1, 0, nan}, {1.5, nan, nan}, {0.5, 1, nan}, {1, 1, 1}}, 1)
-	near(t, "map", Number(p[0]), DieboldMariano([]float64{1, 1.5, 0.5, 1}, 1).P, 1e-12)
-	near(t, "map with a missing date", Number(p[1]), DieboldMariano([]float64{0, 1, 1}, 1).P, 1e-12)
-	if !math.IsNaN(p[2]) {
-		t.Error("one date must give NaN")
-	}
-}
-
-func TestFalseDiscovery(t *testing.T) {
-	j := readJudged(t)
-	got, limit := FalseDiscovery(j.BH.P, 0.1)
-	if !slices.Equal(got, j.BH.Decided) {
-		t.Errorf("decided %v, want %v", got, j.BH.Decided)
-	}
-	if n := len(slices.DeleteFunc(slices.Clone(got), func(v bool) bool { return !v })); n == 0 || n == len(got) || limit != j.BH.P[n-1] {
-		t.Errorf("%d decided up to %g", n, limit)
-	}
-	nan := math.NaN()
-	if got, _ := FalseDiscovery([]float64{nan, 0.04, nan}, 0.05); !slices.Equal(got, []bool{false, true, false}) {
-		t.Errorf("missing tests must not count: %v", got)
-	}
-	if got, limit := FalseDiscovery([]float64{0.5, 0.9}, 0.05); slices.Contains(got, true) || limit != 0 {
-		t.Errorf("nothing is decided: %v %g", got, limit)
-	}
-	if got, _ := FalseDiscovery([]float64{0, 0.9}, 0.05); !got[0] || got[1] {
-		t.Errorf("p = 0 is decided: %v", got)
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/postproc/dist"
+	"github.com/ensemble-weather/ensemble/postproc/significance"
 )
 
 // sharedData is where tests find real data, skipped where they are not.
@@ -136,7 +137,7 @@ func once(t *testing.T, points int, obs []float32, s Sample, o Options) *Result 
 	if err := a.Add(day(0), Reference{Obs: obs, Index: obs}, []Sample{s}); err != nil {
 		t.Fatal(err)
 	}
-	r, err := a.Result(Bootstrap{Resamples: 1}, nil)
+	r, err := a.Result(significance.Bootstrap{Resamples: 1}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -246,7 +247,7 @@ func TestSumsMergeExactly(t *testing.T) {
 	var res *Result
 	for i, a := range []*Accumulator{whole, joined} {
 		var err error
-		if res, err = a.Result(Bootstrap{Resamples: 20}, a.Pairs("net", "raw")); err != nil {
+		if res, err = a.Result(significance.Bootstrap{Resamples: 20}, a.Pairs("net", "raw")); err != nil {
 			t.Fatal(err)
 		}
 		if texts[i], err = json.Marshal(exact(res)); err != nil {
@@ -312,7 +313,7 @@ func TestRegionsAndSeasons(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	r, err := a.Result(Bootstrap{Resamples: 5}, nil)
+	r, err := a.Result(significance.Bootstrap{Resamples: 5}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -414,35 +415,6 @@ func TestFlatBand(t *testing.T) {
 	}
 }
 
-// The interval of a function of sums has no width for a ratio that is equal on all dates, and
-// contains the value otherwise.
-func TestBootstrapInterval(t *testing.T) {
-	r := rand.New(rand.NewPCG(2, 3))
-	var same, unlike [][]float64
-	for range 20 {
-		w := 1 + r.Float64()
-		same = append(same, []float64{w, 3 * w})
-		unlike = append(unlike, []float64{w, w * (3 + r.NormFloat64())})
-	}
-	ratio := func(s []float64) float64 { return s[1] / s[0] }
-	v, low, high, err := Bootstrap{}.Interval(same, ratio)
-	if err != nil || math.Abs(v-3) > 1e-12 || high-low > 1e-12 {
-		t.Errorf("%g from %g to %g, %v", v, low, high, err)
-	}
-	v, low, high, err = Bootstrap{}.Interval(unlike, ratio)
-	if err != nil || !(low < v && v < high && high-low < 2) {
-		t.Errorf("%g from %g to %g, %v", v, low, high, err)
-	}
-	for _, rows := range [][][]float64{nil, {{1}, {1, 2}}} {
-		if _, _, _, err := (Bootstrap{}).Interval(rows, ratio); err == nil {
-			t.Errorf("rows %v accepted", rows)
-		}
-	}
-	if _, _, _, err := (Bootstrap{BlockLength: 30}).Interval(same, ratio); err == nil {
-		t.Error("a block longer than the series accepted")
-	}
-}
-
 // A system with a family is scored by its own distribution: the normal family has the same scores
 // as mean and spread; a censored one has its closed form and no Gaussian scores.
 func TestFamilies(t *testing.T) {
@@ -460,7 +432,7 @@ func TestFamilies(t *testing.T) {
 	if err := a.Add(day(0), Reference{Obs: rain}, []Sample{{Mean: mean, Spread: spread}, {Mean: mean, Spread: spread, Parameters: own}, {Parameters: own}}); err != nil {
 		t.Fatal(err)
 	}
-	res, err := a.Result(Bootstrap{Resamples: 1}, nil)
+	res, err := a.Result(significance.Bootstrap{Resamples: 1}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,7 +15,7 @@ import (
 // CRPS of idealised ensembles, the tests of coupling, and the interpretation of the
 // histograms over the whole area.
 func (r *Result) Sections() answer.Sections {
-	low := r.Bootstrap.confidence() + " low"
+	low := r.confidence() + " low"
 	var all answer.Sections
 	last := ""
 	for _, v := range r.Scores {
@@ -48,8 +48,8 @@ func (r *Result) Sections() answer.Sections {
 }
 
 // confidence formats the level of the intervals: "95 %".
-func (b Bootstrap) confidence() string {
-	return strconv.FormatFloat(100*b.Confidence, 'g', -1, 64) + " %"
+func (r *Result) confidence() string {
+	return strconv.FormatFloat(100*r.Bootstrap.Confidence, 'g', -1, 64) + " %"
 }
 
 // members is the number of members for a table cell, nil for systems without members.

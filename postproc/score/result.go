@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"time"
+
+	"github.com/ensemble-weather/ensemble/postproc/significance"
 )
 
 // Number is a float64 that JSON encodes as null if it is NaN or infinite.
@@ -87,7 +89,7 @@ type Comparison struct {
 	Region      string  `json:"region"`
 	Season      string  `json:"season"`
 	Threshold   Number  `json:"threshold"`
-	// P is the p-value of DieboldMariano for equal scores; missing for scores that are not
+	// P is the p-value of [significance.DieboldMariano] for equal scores; missing for scores that are not
 	// means over dates.
 	P       Number `json:"p_value"`
 	Weights string `json:"weights"`
@@ -199,18 +201,18 @@ type DateScore struct {
 
 // Result holds all verification results.
 type Result struct {
-	Scores          []Value          `json:"scores"`
-	Comparisons     []Comparison     `json:"comparisons"`
-	SkillComponents []SkillComponent `json:"skill_components"`
-	IdealScores     []IdealScore     `json:"ideal_scores"`
-	Ranks           []RankHistogram  `json:"rank_histograms"`
-	Calibration     []Calibration    `json:"calibration"`
-	Diagrams        []Diagram        `json:"diagrams"`
-	Coupling        []Coupling       `json:"coupling"`
-	Bootstrap       Bootstrap        `json:"bootstrap"`
-	Periods         []Period         `json:"periods,omitempty"` // if periods were asked for
-	Trends          []Trend          `json:"trends,omitempty"`
-	Dates           []DateScore      `json:"-"` // stored as a table of its own
+	Scores          []Value                `json:"scores"`
+	Comparisons     []Comparison           `json:"comparisons"`
+	SkillComponents []SkillComponent       `json:"skill_components"`
+	IdealScores     []IdealScore           `json:"ideal_scores"`
+	Ranks           []RankHistogram        `json:"rank_histograms"`
+	Calibration     []Calibration          `json:"calibration"`
+	Diagrams        []Diagram              `json:"diagrams"`
+	Coupling        []Coupling             `json:"coupling"`
+	Bootstrap       significance.Bootstrap `json:"bootstrap"`
+	Periods         []Period               `json:"periods,omitempty"` // if periods were asked for
+	Trends          []Trend                `json:"trends,omitempty"`
+	Dates           []DateScore            `json:"-"` // stored as a table of its own
 }
 
 // MarshalJSON encodes empty lists as [] instead of null.
@@ -307,12 +309,12 @@ func SeasonOf(valid time.Time) string { return Seasons[valid.UTC().Month()%12/3]
 //
 // Errors: no dates; a pair with an unknown system or score, or without direction Lower;
 // a bootstrap that does not fit the dates.
-func (a *Accumulator) Result(b Bootstrap, pairs []Pair) (*Result, error) {
+func (a *Accumulator) Result(b significance.Bootstrap, pairs []Pair) (*Result, error) {
 	if len(a.dates) == 0 {
 		return nil, fmt.Errorf("score: %s: no dates", a.target.Variable)
 	}
 	dates := a.sortedDates()
-	whole, err := b.resolved(len(dates))
+	whole, err := b.Resolved(len(dates))
 	if err != nil {
 		return nil, err
 	}
@@ -346,7 +348,7 @@ func (a *Accumulator) Result(b Bootstrap, pairs []Pair) (*Result, error) {
 // view computes the scores of some dates in one region.
 type view struct {
 	*Accumulator
-	b              Bootstrap
+	b              significance.Bootstrap
 	dates          []Date
 	region         int
 	name, season   string
@@ -360,7 +362,7 @@ type view struct {
 }
 
 // view prepares the resampled means of some dates in one region.
-func (a *Accumulator) view(dates []Date, region int, season string, b Bootstrap) *view {
+func (a *Accumulator) view(dates []Date, region int, season string, b significance.Bootstrap) *view {
 	v := &view{Accumulator: a, b: b, dates: dates, region: region, name: a.areas()[region], season: season, missing: make([]int, len(a.systems))}
 	v.entries, v.width = a.layout(a.members)
 	v.groups = commonGroups(a.members)
@@ -391,8 +393,8 @@ func (a *Accumulator) view(dates []Date, region int, season string, b Bootstrap)
 			v.without[i][j] = (total.Sums[j] - x) / (total.Weight - c.Weight)
 		}
 	}
-	v.b = b.withMemory(n, v.influences())
-	for _, times := range v.b.draws(n) {
+	v.b = b.WithMemory(n, v.influences())
+	for _, times := range v.b.Draws(n) {
 		v.sums = append(v.sums, means(cells, times, v.width))
 	}
 	return v
@@ -485,8 +487,8 @@ func (v *view) result(out *Result, pairs []Pair) error {
 				continue
 			}
 			values, without := v.each(func(mean []float64) float64 { return v.value(i, e, mean) })
-			value, interval := values[0], v.b.interval(values, without)
-			low, high := e.limits(value, interval.low, interval.high)
+			value, interval := values[0], v.b.Estimate(values, without)
+			low, high := e.limits(value, interval.Low, interval.High)
 			divisor, pairs := "none", ""
 			switch {
 			case v.isPublished(i, e):
@@ -502,7 +504,7 @@ func (v *view) result(out *Result, pairs []Pair) error {
 				LeadH: t.Lead.Hours(), Value: Number(value), CILow: Number(low), CIHigh: Number(high), N: n,
 				Unit: e.UnitOf(t.Unit), Members: sys.MembersUsed, Divisor: divisor, Weights: v.grid.Name, Formula: v.formula(e),
 				Points: v.points, Missing: v.absent, Region: v.name, Season: v.season, Threshold: v.threshold(e),
-				MissingMembers: v.missing[i], Independent: Number(interval.independent), PairDivisor: pairs})
+				MissingMembers: v.missing[i], Independent: Number(interval.Independent), PairDivisor: pairs})
 		}
 		if k := slices.IndexFunc(v.entries[i], func(e entry) bool { return e.SharedSums == ranks }); k >= 0 {
 			e := &v.entries[i][k]
@@ -562,8 +564,8 @@ func (v *view) compare(out *Result, p Pair) error {
 			x, y := v.value(i, s, mean), v.value(j, r, mean)
 			return (y - x) / y
 		})
-		interval := v.b.interval(gain, without)
-		value, low, high := gain[0], interval.low, min(interval.high, max(gain[0], 1))
+		interval := v.b.Estimate(gain, without)
+		value, low, high := gain[0], interval.Low, min(interval.High, max(gain[0], 1))
 		out.Comparisons = append(out.Comparisons, Comparison{ID: p.ID, System: p.System, Reference: p.Reference, ReferenceID: p.ReferenceID,
 			Variable: t.Variable, Level: t.Level.String(), Lead: t.Lead.String(), LeadH: t.Lead.Hours(),
 			SkillScore: Number(value), CILow: Number(low), CIHigh: Number(high), N: n,
@@ -572,7 +574,7 @@ func (v *view) compare(out *Result, p Pair) error {
 	return nil
 }
 
-// pValue is the p-value of DieboldMariano for scores that are means over dates of one
+// pValue is the p-value of [significance.DieboldMariano] for scores that are means over dates of one
 // quantity, up to a final function; NaN for others.
 func (v *view) pValue(x, y *entry) float64 {
 	one := func(e *entry) bool { return e.Parts == 1 || e.PerDate != nil }
@@ -585,10 +587,7 @@ func (v *view) pValue(x, y *entry) float64 {
 			diff = append(diff, (c.Sums[x.at]-c.Sums[y.at])/c.Weight)
 		}
 	}
-	if v.b.measured {
-		return DieboldMariano(diff, 0).P
-	}
-	return DieboldMariano(diff, v.b.BlockLength).P
+	return v.b.DieboldMariano(diff).P
 }
 
 // means is Σ times·sums / Σ times·weight over the dates; NaN without weight. The sums of up to four dates
@@ -662,8 +661,8 @@ func (v *view) diagram(system int, e *entry) Diagram {
 					without[i][t] = x
 				}
 			}
-			interval := v.b.interval(values, without[i])
-			low, high = min(x, max(interval.low, e.Diagram.Least)), max(x, min(interval.high, e.Diagram.Most))
+			interval := v.b.Estimate(values, without[i])
+			low, high = min(x, max(interval.Low, e.Diagram.Least)), max(x, min(interval.High, e.Diagram.Most))
 		}
 		numbers := make([]Number, len(row))
 		for k, x := range row {
@@ -701,7 +700,7 @@ func (v *view) shares(of func(mean []float64) []float64) (h histogramShares) {
 }
 
 // interval is that of a function of the shares.
-func (h histogramShares) interval(b Bootstrap, of func(shares []float64) float64) (value float64, e estimate) {
+func (h histogramShares) interval(b significance.Bootstrap, of func(shares []float64) float64) (value float64, e significance.Estimate) {
 	apply := func(shares [][]float64) []float64 {
 		out := make([]float64, len(shares))
 		for i, s := range shares {
@@ -710,7 +709,7 @@ func (h histogramShares) interval(b Bootstrap, of func(shares []float64) float64
 		return out
 	}
 	values := apply(h.all)
-	return values[0], b.interval(values, apply(h.without))
+	return values[0], b.Estimate(values, apply(h.without))
 }
 
 // histogram is the rank histogram of a system of members.
@@ -727,7 +726,7 @@ func (v *view) histogram(system int, e *entry, shares histogramShares) RankHisto
 	flat, dates := 1/float64(m+1), make([]float64, m+1)
 	for k, s := range h.Shares {
 		_, i := shares.interval(v.b, func(shares []float64) float64 { return shares[k] })
-		h.Low, h.High = append(h.Low, Number(flat-(i.high-s))), append(h.High, Number(flat+(s-i.low)))
+		h.Low, h.High = append(h.Low, Number(flat-(i.High-s))), append(h.High, Number(flat+(s-i.Low)))
 		dates[k] = s * float64(len(v.dates))
 	}
 	h.Test = TestFlatness(dates)

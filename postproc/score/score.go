@@ -313,7 +313,7 @@ func (c *Case) exceedance(x, limit float64) float64 {
 // members, or from the family or the normal distribution.
 func (c *Case) quantile(p float64) float64 {
 	if len(c.Members) > 0 {
-		return quantile(c.Members, p)
+		return dist.EmpiricalQuantile(c.Members, p)
 	}
 	if c.Family != nil {
 		return c.Family.Quantile(c.Parameters, p)

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/postproc/significance"
 )
 
 func day(k int) ensemble.Init {
@@ -60,7 +61,7 @@ func TestScoresByHand(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	r, err := a.Result(Bootstrap{Resamples: 10, BlockLength: 1}, nil)
+	r, err := a.Result(significance.Bootstrap{Resamples: 10, BlockLength: 1}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,7 +135,7 @@ func TestMissingPointIsDroppedForAll(t *testing.T) {
 		if err := a.Add(day(0), Reference{Obs: obs, FullSpread: full}, s); err != nil {
 			t.Fatal(err)
 		}
-		r, err := a.Result(Bootstrap{}, nil)
+		r, err := a.Result(significance.Bootstrap{}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -195,7 +196,7 @@ func field64(n int, f func(int) float64) []float64 {
 // noise of the dates, but the interval of each score has.
 func TestPairedGainHasNoWidthForAFixedFactor(t *testing.T) {
 	a := random(t, 12, 40, 0.5)
-	r, err := a.Result(Bootstrap{Seed: 1}, a.Pairs("damped", "raw"))
+	r, err := a.Result(significance.Bootstrap{Seed: 1}, a.Pairs("damped", "raw"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -214,10 +215,10 @@ func TestPairedGainHasNoWidthForAFixedFactor(t *testing.T) {
 	if r.Bootstrap.BlockLength != 1 || r.Bootstrap.Resamples != 2000 {
 		t.Errorf("defaults: %+v", r.Bootstrap)
 	}
-	if _, err := a.Result(Bootstrap{}, []Pair{{ID: "bias", System: "damped", Reference: "raw"}}); err == nil {
+	if _, err := a.Result(significance.Bootstrap{}, []Pair{{ID: "bias", System: "damped", Reference: "raw"}}); err == nil {
 		t.Error("bias has no skill score, but was compared")
 	}
-	x, err := a.Result(Bootstrap{}, []Pair{{ID: "crps_gauss", System: "damped", Reference: "raw", ReferenceID: "crps_plain"}})
+	x, err := a.Result(significance.Bootstrap{}, []Pair{{ID: "crps_gauss", System: "damped", Reference: "raw", ReferenceID: "crps_plain"}})
 	if err != nil || x.Comparisons[0].ReferenceID != "crps_plain" || x.Comparisons[0].SkillScore < 0.4 {
 		t.Errorf("comparison over kinds of CRPS: %+v %v", x, err)
 	}
@@ -229,7 +230,7 @@ func TestResultIsDeterministic(t *testing.T) {
 	bytes := func(procs int, seed uint64) string {
 		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(procs))
 		a := random(t, 9, 9000, 0.7)
-		r, err := a.Result(Bootstrap{Seed: seed}, a.Pairs("damped", "raw"))
+		r, err := a.Result(significance.Bootstrap{Seed: seed}, a.Pairs("damped", "raw"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -285,7 +286,7 @@ func TestJoinedDates(t *testing.T) {
 	}
 	var texts [2]string
 	for i, a := range []*Accumulator{whole, joined} {
-		res, err := a.Result(Bootstrap{Resamples: 20}, a.Pairs("net", "raw"))
+		res, err := a.Result(significance.Bootstrap{Resamples: 20}, a.Pairs("net", "raw"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -328,7 +329,7 @@ func TestBlocksSeeDependence(t *testing.T) {
 		}
 	}
 	width := func(block int) float64 {
-		res, err := a.Result(Bootstrap{BlockLength: block, Resamples: 2000}, nil)
+		res, err := a.Result(significance.Bootstrap{BlockLength: block, Resamples: 2000}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -381,7 +382,7 @@ func TestAddRefuses(t *testing.T) {
 	if _, err := New(t850, Grid{Weights: []float64{1, math.NaN()}}, systems, Options{}); err == nil {
 		t.Error("NaN weight accepted")
 	}
-	if _, err := a.Result(Bootstrap{BlockLength: 5}, nil); err == nil {
+	if _, err := a.Result(significance.Bootstrap{BlockLength: 5}, nil); err == nil {
 		t.Error("block longer than the series accepted")
 	}
 }
@@ -450,7 +451,7 @@ func exportedVars(t *testing.T) (names []string) {
 
 func TestJSONShape(t *testing.T) {
 	a := random(t, 1, 3, 0.5)
-	r, err := a.Result(Bootstrap{}, a.Pairs("damped", "raw"))
+	r, err := a.Result(significance.Bootstrap{}, a.Pairs("damped", "raw"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -479,7 +480,7 @@ func ExampleAccumulator() {
 			fmt.Println(err)
 		}
 	}
-	r, _ := a.Result(Bootstrap{}, nil)
+	r, _ := a.Result(significance.Bootstrap{}, nil)
 	_ = r.Sections().WriteText(os.Stdout)
 	// Output:
 	// 2t 2m +24h, 3 dates, weights none, 0 points missing
@@ -517,22 +518,4 @@ func BenchmarkAdd(b *testing.B) {
 		k++
 	}
 	b.ReportMetric(float64(points*members*b.N)/b.Elapsed().Seconds()/1e6, "Mmembers/s")
-}
-
-// Resamples of few dates are nearly equal, so their interval would be too narrow; with a single
-// block, or blocks as long as the series, all resamples are equal.
-func TestFewDatesHaveNoInterval(t *testing.T) {
-	for _, c := range []struct {
-		dates, block int
-		want         bool
-	}{{2, 0, false}, {7, 0, false}, {8, 0, true}, {30, 0, true}, {30, 15, true}, {30, 16, false}} {
-		var rows [][]float64
-		for i := range c.dates {
-			rows = append(rows, []float64{float64(i * i % 7)})
-		}
-		_, low, high, err := Bootstrap{BlockLength: c.block}.Interval(rows, func(sums []float64) float64 { return sums[0] })
-		if err != nil || (low < high) != c.want || math.IsNaN(low) == c.want {
-			t.Errorf("%d dates in blocks of %d: %g to %g, %v", c.dates, c.block, low, high, err)
-		}
-	}
 }

@@ -3,6 +3,8 @@ package score
 import (
 	"math"
 	"testing"
+
+	"github.com/ensemble-weather/ensemble/postproc/significance"
 )
 
 // Scores of trajectories are those of the vectors of each point, in the mean over the area, and count no point
@@ -31,7 +33,7 @@ func TestTrajectories(t *testing.T) {
 		if err := a.Add(day(0), Reference{Obs: y[2], Earlier: y[:2]}, []Sample{{Members: x[2], Earlier: x[:2]}, {Members: x[2]}}); err != nil {
 			t.Fatal(err)
 		}
-		r, err := a.Result(Bootstrap{Resamples: 1}, nil)
+		r, err := a.Result(significance.Bootstrap{Resamples: 1}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

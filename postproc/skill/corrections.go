@@ -8,7 +8,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/postproc/baseline"
 	"github.com/ensemble-weather/ensemble/postproc/dist"
-	"github.com/ensemble-weather/ensemble/postproc/score"
+	"github.com/ensemble-weather/ensemble/postproc/significance"
 )
 
 // Case is one date to score: the raw members, the observation, and the model's normal
@@ -214,7 +214,7 @@ func (s *Corrections) Score(c *Case, o Options) ([]Sums, error) {
 // temporal order.
 //
 // Errors: those of the bootstrap.
-func NewReport(dates []Sums, m int, b score.Bootstrap) (*Report, error) {
+func NewReport(dates []Sums, m int, b significance.Bootstrap) (*Report, error) {
 	rows := make([][]float64, len(dates))
 	for i, d := range dates {
 		rows[i] = d

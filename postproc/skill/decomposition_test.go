@@ -9,7 +9,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/postproc/baseline"
-	"github.com/ensemble-weather/ensemble/postproc/score"
+	"github.com/ensemble-weather/ensemble/postproc/significance"
 )
 
 func near(t *testing.T, what string, got, want, tol float64) {
@@ -85,7 +85,7 @@ func TestSteps(t *testing.T) {
 		}
 		rows[i] = sums[0]
 	}
-	rep, err := NewReport(rows, 10, score.Bootstrap{})
+	rep, err := NewReport(rows, 10, significance.Bootstrap{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,7 +7,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/postproc/baseline"
-	"github.com/ensemble-weather/ensemble/postproc/score"
+	"github.com/ensemble-weather/ensemble/postproc/significance"
 	"github.com/ensemble-weather/ensemble/postproc/skill"
 )
 
@@ -44,7 +44,7 @@ func Example() {
 		}
 		dates = append(dates, sums[0])
 	}
-	r, err := skill.NewReport(dates, 3, score.Bootstrap{})
+	r, err := skill.NewReport(dates, 3, significance.Bootstrap{})
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -3,7 +3,7 @@ package skill
 import (
 	"math"
 
-	"github.com/ensemble-weather/ensemble/postproc/score"
+	"github.com/ensemble-weather/ensemble/postproc/significance"
 )
 
 // IdealScore is the CRPS of an idealised ensemble on the same cases. None is a lower
@@ -52,7 +52,7 @@ type IdealScoreValue struct {
 }
 
 // idealScores computes the CRPS of all idealised ensembles with bootstrap intervals.
-func idealScores(rows [][]float64, whole Scores, b score.Bootstrap) (out []IdealScoreValue, err error) {
+func idealScores(rows [][]float64, whole Scores, b significance.Bootstrap) (out []IdealScoreValue, err error) {
 	for _, y := range IdealScores {
 		if y.value(whole) == 0 {
 			continue // all members agree, so the ratio is not defined

@@ -26,6 +26,7 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/io/product"
 	"github.com/ensemble-weather/ensemble/postproc/score"
+	"github.com/ensemble-weather/ensemble/postproc/significance"
 )
 
 // A training that keeps a climate scores extremes, its products do with --run-dir as well, and
@@ -43,7 +44,7 @@ func TestVerifyExtremesAndSums(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	all := verify.Options{Forecast: predicted.Outputs, Analysis: f.Analyses, Members: test, RunDir: runDir, Out: filepath.Join(out, "all"), Selection: scoring.Selection{Seasons: true}, Bootstrap: score.Bootstrap{Resamples: 50}, By: "year"}
+	all := verify.Options{Forecast: predicted.Outputs, Analysis: f.Analyses, Members: test, RunDir: runDir, Out: filepath.Join(out, "all"), Selection: scoring.Selection{Seasons: true}, Bootstrap: significance.Bootstrap{Resamples: 50}, By: "year"}
 	whole, err := verify.Run(context.Background(), all)
 	if err != nil {
 		t.Fatal(err)

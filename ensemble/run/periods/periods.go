@@ -9,6 +9,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/ensemble/run/scoring"
 	"github.com/ensemble-weather/ensemble/postproc/score"
+	"github.com/ensemble-weather/ensemble/postproc/significance"
 )
 
 // series identifies the comparison of a system with a reference on one target.
@@ -16,7 +17,7 @@ type series struct{ system, score, reference, variable, level, lead string }
 
 // pairs pairs the scores of the network by initialisation with those of each reference; without a
 // distribution of the network those of its members. order lists the comparisons as they first appear.
-func pairs(dates []score.DateScore) (order []series, of map[series][]score.PairedDate, err error) {
+func pairs(dates []score.DateScore) (order []series, of map[series][]significance.PairedDate, err error) {
 	type at struct{ variable, level, lead, init string }
 	own := map[string]map[at]score.DateScore{scoring.SystemNetwork: {}, scoring.SystemMembers: {}}
 	for _, d := range dates {
@@ -28,7 +29,7 @@ func pairs(dates []score.DateScore) (order []series, of map[series][]score.Paire
 	if len(own[system]) == 0 {
 		system = scoring.SystemMembers
 	}
-	of = map[series][]score.PairedDate{}
+	of = map[series][]significance.PairedDate{}
 	for _, d := range dates {
 		x, scored := own[system][at{d.Variable, d.Level, d.Lead, d.Init}]
 		if !scored || !scoring.IsReference(d.System) || !(d.Weight > 0) {
@@ -42,7 +43,7 @@ func pairs(dates []score.DateScore) (order []series, of map[series][]score.Paire
 		if of[s] == nil {
 			order = append(order, s)
 		}
-		of[s] = append(of[s], score.PairedDate{Time: init, Weight: x.Weight, Score: float64(x.CRPS), Reference: float64(d.CRPS)})
+		of[s] = append(of[s], significance.PairedDate{Time: init, Weight: x.Weight, Score: float64(x.CRPS), Reference: float64(d.CRPS)})
 	}
 	return order, of, nil
 }
@@ -56,13 +57,13 @@ type Group struct {
 // comparisons are the paired scores in one period or in all: means over the seeds, and those of each seed.
 type comparisons struct {
 	order  []series
-	mean   map[series][]score.PairedDate
-	bySeed []map[series][]score.PairedDate
+	mean   map[series][]significance.PairedDate
+	bySeed []map[series][]significance.PairedDate
 }
 
 // Skill is the skill in periods and in all, and the trends.
 type Skill struct {
-	Bootstrap score.Bootstrap // of the intervals
+	Bootstrap significance.Bootstrap // of the intervals
 	Periods   []score.Period
 	Trends    []score.Trend
 }
@@ -72,14 +73,14 @@ type Skill struct {
 //
 // Errors: for initialisations that are no times.
 func (k *Skill) Add(variant string, groups []Group, results []*score.Result) error {
-	pooled := comparisons{mean: map[series][]score.PairedDate{}}
+	pooled := comparisons{mean: map[series][]significance.PairedDate{}}
 	for _, g := range groups {
 		own, err := g.compare()
 		if err != nil {
 			return err
 		}
 		for len(pooled.bySeed) < len(own.bySeed) {
-			pooled.bySeed = append(pooled.bySeed, map[series][]score.PairedDate{})
+			pooled.bySeed = append(pooled.bySeed, map[series][]significance.PairedDate{})
 		}
 		for _, s := range own.order {
 			row, err := own.row(s, results, k.Bootstrap)
@@ -141,7 +142,7 @@ func meanDates(all [][]score.DateScore) []score.DateScore {
 }
 
 // ofSeeds is the comparison s by seed.
-func (c *comparisons) ofSeeds(s series) (all [][]score.PairedDate) {
+func (c *comparisons) ofSeeds(s series) (all [][]significance.PairedDate) {
 	for _, own := range c.bySeed {
 		all = append(all, own[s])
 	}
@@ -149,7 +150,7 @@ func (c *comparisons) ofSeeds(s series) (all [][]score.PairedDate) {
 }
 
 // row is the skill in a period.
-func (c *comparisons) row(s series, results []*score.Result, b score.Bootstrap) (score.Period, error) {
+func (c *comparisons) row(s series, results []*score.Result, b significance.Bootstrap) (score.Period, error) {
 	dates := c.mean[s]
 	skill, low, high, err := b.SkillScore(c.ofSeeds(s))
 	if err != nil {
@@ -171,7 +172,7 @@ func (c *comparisons) row(s series, results []*score.Result, b score.Bootstrap) 
 }
 
 // standardDeviation is that over seeds of the mean score; missing for one seed.
-func standardDeviation(seeds [][]score.PairedDate) score.Number {
+func standardDeviation(seeds [][]significance.PairedDate) score.Number {
 	var sum, squares float64
 	n := float64(len(seeds))
 	values := make([]float64, len(seeds))
@@ -186,7 +187,7 @@ func standardDeviation(seeds [][]score.PairedDate) score.Number {
 }
 
 // weightedMeans returns the mean scores of a system and of its reference.
-func weightedMeans(dates []score.PairedDate) (own, reference float64) {
+func weightedMeans(dates []significance.PairedDate) (own, reference float64) {
 	var weight float64
 	for _, d := range dates {
 		weight, own, reference = weight+d.Weight, own+d.Weight*d.Score, reference+d.Weight*d.Reference

@@ -10,7 +10,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/run/scoring"
 	"github.com/ensemble-weather/ensemble/postproc/report"
-	"github.com/ensemble-weather/ensemble/postproc/score"
+	"github.com/ensemble-weather/ensemble/postproc/significance"
 )
 
 // display is the unit in which forecasters read a quantity: factor · value + offset.
@@ -247,7 +247,7 @@ func PlacePanels(e *scoring.MapExample) (out []report.Panel) {
 			for k, v := range tests[i].Values {
 				values[k] = float64(v)
 			}
-			decided, _ := score.FalseDiscovery(values, scoring.FieldFalseDiscoveries)
+			decided, _ := significance.FalseDiscovery(values, scoring.FieldFalseDiscoveries)
 			muted := make([]bool, len(decided))
 			grid := t.e.CoarseGrid()
 			var better, worse, all float64

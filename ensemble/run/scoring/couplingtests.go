@@ -17,6 +17,7 @@ import (
 	couplingtest "github.com/ensemble-weather/ensemble/postproc/coupling"
 	"github.com/ensemble-weather/ensemble/postproc/ecc"
 	"github.com/ensemble-weather/ensemble/postproc/score"
+	"github.com/ensemble-weather/ensemble/postproc/significance"
 )
 
 // Limits of the coupling tests. Every system that provides members is tested for coupling where it is scored:
@@ -49,7 +50,7 @@ type couplingTests struct {
 }
 
 // newCouplings returns tests for initialisations on a grid, ascending.
-func newCouplings(g *ensemble.Grid, inits []ensemble.Init, b score.Bootstrap) *couplingTests {
+func newCouplings(g *ensemble.Grid, inits []ensemble.Init, b significance.Bootstrap) *couplingTests {
 	c := &couplingTests{places: SparsePoints(g, CouplingPoints), inits: evenlySpaced(inits, couplingDates), dates: map[string][]couplingDate{}}
 	weights := g.Weights()
 	c.options.Bootstrap = b
@@ -213,7 +214,7 @@ func (c *couplingTests) result(t score.Target, of string) (all []score.Coupling,
 // Memory: CouplingPoints values of each member, target and initialisation.
 // Cost: up to five predictions for each of couplingDates initialisations, and two per member of the first
 // one.
-func testCoupling(ctx context.Context, m *model.Model, test samples.Examples, o engine.Options, b score.Bootstrap) ([]score.Coupling, error) {
+func testCoupling(ctx context.Context, m *model.Model, test samples.Examples, o engine.Options, b significance.Bootstrap) ([]score.Coupling, error) {
 	k := &m.Task
 	if !testsCoupling(m, test) {
 		return nil, nil

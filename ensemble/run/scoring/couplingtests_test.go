@@ -12,6 +12,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/model/task"
 	"github.com/ensemble-weather/ensemble/postproc/baseline"
 	"github.com/ensemble-weather/ensemble/postproc/score"
+	"github.com/ensemble-weather/ensemble/postproc/significance"
 )
 
 // linearMembers is b·mean + c·(x−mean) of raw members x: each by itself if b = c.
@@ -51,7 +52,7 @@ func TestCoupledLinearExample(t *testing.T) {
 		inits = append(inits, ensemble.InitAt(time.Date(2020, 1, 1+i, 0, 0, 0, 0, time.UTC)))
 	}
 	s, err := TargetOptions{Target: score.Target{Variable: "t", Level: ensemble.PressureLevel(850), Unit: "K"}, Grid: grid, DDOF: 1, Inits: inits, Source: score.FromProducts,
-		Baselines: &task.Baselines{Fits: []task.Baseline{alone, coupled}}, Bootstrap: score.Bootstrap{Resamples: 200, BlockLength: 1, Confidence: 0.999}}.
+		Baselines: &task.Baselines{Fits: []task.Baseline{alone, coupled}}, Bootstrap: significance.Bootstrap{Resamples: 200, BlockLength: 1, Confidence: 0.999}}.
 		Begin(Shape{Obs: true, Used: members, Full: members})
 	if err != nil {
 		t.Fatal(err)

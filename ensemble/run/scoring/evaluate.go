@@ -13,6 +13,7 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/progress"
 	"github.com/ensemble-weather/ensemble/postproc/dist"
 	"github.com/ensemble-weather/ensemble/postproc/score"
+	"github.com/ensemble-weather/ensemble/postproc/significance"
 )
 
 // Evaluate scores a model and its baselines on samples that it was not trained on, and returns the last one as a
@@ -83,7 +84,7 @@ func Evaluate(ctx context.Context, m *model.Model, test samples.Examples, o engi
 	}
 	task.Done()
 	defer show.Start("test members", 0).Done()
-	tested, err := testCoupling(uninterrupted(ctx, m), m, test, o, score.Bootstrap{})
+	tested, err := testCoupling(uninterrupted(ctx, m), m, test, o, significance.Bootstrap{})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -104,7 +105,7 @@ func EvaluationOrders(m *model.Model, test samples.Examples) [][]int {
 	if !testsCoupling(m, test) {
 		return orders
 	}
-	c := newCouplings(m.Grid, test.Inits, score.Bootstrap{})
+	c := newCouplings(m.Grid, test.Inits, significance.Bootstrap{})
 	for range c.options.MemberSubsets(len(m.Task.UsedMembers)) {
 		orders = append(orders, c.readingOrder(test))
 	}

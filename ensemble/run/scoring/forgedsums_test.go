@@ -16,11 +16,12 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/model/task"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/postproc/score"
+	"github.com/ensemble-weather/ensemble/postproc/significance"
 	"github.com/ensemble-weather/ensemble/postproc/skill"
 )
 
 // realSums are the sums of four dates with distributions, spreads, a split reduction and coupling tests.
-func realSums(t *testing.T) (path string, b score.Bootstrap) {
+func realSums(t *testing.T) (path string, b significance.Bootstrap) {
 	t.Helper()
 	grid, err := ensemble.NamedGrid("18x12")
 	if err != nil {
@@ -30,7 +31,7 @@ func realSums(t *testing.T) (path string, b score.Bootstrap) {
 	for i := range 4 {
 		inits = append(inits, ensemble.InitAt(time.Date(2020, 1, 1+i, 0, 0, 0, 0, time.UTC)))
 	}
-	b = score.Bootstrap{Resamples: 20, BlockLength: 1, Confidence: 0.95}
+	b = significance.Bootstrap{Resamples: 20, BlockLength: 1, Confidence: 0.95}
 	const members = 4
 	fill := func(n int, x float64) []float64 { return slices.Repeat([]float64{x}, n) }
 	points := grid.Size()
@@ -175,7 +176,7 @@ func TestForgedSums(t *testing.T) {
 }
 
 // joinAll joins a file and computes its scores. A panic is returned as an error.
-func joinAll(path string, b score.Bootstrap) (err error) {
+func joinAll(path string, b significance.Bootstrap) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			err = fmt.Errorf("panic: %v", r)

@@ -9,6 +9,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/model"
 	"github.com/ensemble-weather/ensemble/postproc/dist"
 	"github.com/ensemble-weather/ensemble/postproc/score"
+	"github.com/ensemble-weather/ensemble/postproc/significance"
 	"golang.org/x/sync/errgroup"
 )
 
@@ -194,7 +195,7 @@ type PlaceReference struct {
 	System     string
 	CRPS       []float32
 	Difference []float32 // mean CRPS of the first system minus that of the reference; negative: the first is better
-	P          []float64 // two-sided p-value of equal scores (score.DieboldMarianoMap, with memory); NaN with fewer than three dates
+	P          []float64 // two-sided p-value of equal scores (significance.DieboldMarianoMap, with memory); NaN with fewer than three dates
 }
 
 // scores returns the scores of all dates.
@@ -222,7 +223,7 @@ func (p *placeSums) scores(systems []score.System) *PlaceScores {
 		out.References = append(out.References, PlaceReference{System: systems[r].Name,
 			CRPS:       at(func(k int, n float64) float64 { return p.other[i][k] / n }),
 			Difference: at(func(k int, n float64) float64 { return (p.crps[k] - p.other[i][k]) / n }),
-			P:          score.DieboldMarianoMap(p.differences[i], 0)})
+			P:          significance.DieboldMarianoMap(p.differences[i], 0)})
 	}
 	return out
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/run/runtest"
 	"github.com/ensemble-weather/ensemble/postproc/score"
+	"github.com/ensemble-weather/ensemble/postproc/significance"
 )
 
 // cells is a regular global grid.
@@ -55,7 +56,7 @@ func TestPlaceScores(t *testing.T) {
 		inits = append(inits, ensemble.InitAt(time.Date(2020, 1, 1+7*k, 0, 0, 0, 0, time.UTC)))
 	}
 	j := TargetOptions{Target: score.Target{Variable: "t", Level: ensemble.PressureLevel(850), Lead: ensemble.Lead(48 * time.Hour), Unit: "K"}, Grid: g, DDOF: 1, Inits: inits, MapStep: 1, EveryPoint: true,
-		Bootstrap: score.Bootstrap{Resamples: 50}}
+		Bootstrap: significance.Bootstrap{Resamples: 50}}
 	var s *Scoring
 	for k, init := range inits {
 		field := func(f func(p int) float64) []float32 {

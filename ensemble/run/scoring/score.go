@@ -11,6 +11,7 @@ import (
 	"github.com/ensemble-weather/ensemble/postproc/dist"
 	"github.com/ensemble-weather/ensemble/postproc/neighbourhood"
 	"github.com/ensemble-weather/ensemble/postproc/score"
+	"github.com/ensemble-weather/ensemble/postproc/significance"
 	"github.com/ensemble-weather/ensemble/postproc/skill"
 )
 
@@ -43,7 +44,7 @@ type TargetOptions struct {
 	DDOF      int             // delta degrees of freedom of spreads
 	Baselines *task.Baselines // nil: none
 	Climate   *score.Climate  // quantiles; nil without
-	Bootstrap score.Bootstrap
+	Bootstrap significance.Bootstrap
 	Selection Selection
 	Inits     []ensemble.Init // initialisations of all cases, ascending
 	Source    string          // origin of the cases, as score.Coupling names it

@@ -20,6 +20,7 @@ import (
 	couplingtest "github.com/ensemble-weather/ensemble/postproc/coupling"
 	"github.com/ensemble-weather/ensemble/postproc/dist"
 	"github.com/ensemble-weather/ensemble/postproc/score"
+	"github.com/ensemble-weather/ensemble/postproc/significance"
 	"github.com/ensemble-weather/ensemble/postproc/skill"
 )
 
@@ -158,7 +159,7 @@ func (s *Scoring) Header() SumsHeader {
 }
 
 // begin starts a scoring that accepts sums with this header.
-func (h *SumsHeader) begin(b score.Bootstrap, inits []ensemble.Init) (*Scoring, error) {
+func (h *SumsHeader) begin(b significance.Bootstrap, inits []ensemble.Init) (*Scoring, error) {
 	if h.Grid == nil || h.Grid.NX*h.Grid.NY == 0 {
 		return nil, errors.New("the header has no grid")
 	}
@@ -305,7 +306,7 @@ func (d DateSums) Init() ensemble.Init {
 // JoinFiles joins files of sums. trained are the coupling tests of the training, from the first file.
 //
 // Errors: exit 65 for files that are not sums, or that do not belong together; 66 for missing files.
-func JoinFiles(files []string, b score.Bootstrap) (all []*Scoring, trained []score.Coupling, warnings []string, err error) {
+func JoinFiles(files []string, b significance.Bootstrap) (all []*Scoring, trained []score.Coupling, warnings []string, err error) {
 	var found []*collectedSums
 	for i, path := range files {
 		saved, err := LoadSums(path)
@@ -361,7 +362,7 @@ type collectedDate struct {
 }
 
 // join returns a scoring of all dates, in order.
-func (f *collectedSums) join(b score.Bootstrap) (*Scoring, error) {
+func (f *collectedSums) join(b significance.Bootstrap) (*Scoring, error) {
 	slices.SortStableFunc(f.dates, func(a, b collectedDate) int { return a.Init().Compare(b.Init().Time) })
 	inits := make([]ensemble.Init, len(f.dates))
 	for i, d := range f.dates {

@@ -11,6 +11,7 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/version"
 	"github.com/ensemble-weather/ensemble/io/product"
 	"github.com/ensemble-weather/ensemble/postproc/score"
+	"github.com/ensemble-weather/ensemble/postproc/significance"
 )
 
 // scoreFields converts the scores of a target at every point to fields.
@@ -36,7 +37,7 @@ func scoreFields(t score.Target, s *scoring.PlaceScores) []product.ScoreField {
 		of(product.ScoreField{Score: "n", LongName: "number of initialisations", Unit: "1", Method: "sum", Integers: true, Values: dates}),
 	}
 	for _, r := range s.References {
-		significant, limit := score.FalseDiscovery(r.P, scoring.FieldFalseDiscoveries)
+		significant, limit := significance.FalseDiscovery(r.P, scoring.FieldFalseDiscoveries)
 		skill, p, mask := make([]float32, len(r.P)), make([]float32, len(r.P)), make([]float32, len(r.P))
 		for i := range p {
 			skill[i], p[i] = 1-s.CRPS[i]/r.CRPS[i], float32(r.P[i])

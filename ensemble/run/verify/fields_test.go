@@ -15,6 +15,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/team"
 	"github.com/ensemble-weather/ensemble/io/product"
 	"github.com/ensemble-weather/ensemble/postproc/score"
+	"github.com/ensemble-weather/ensemble/postproc/significance"
 )
 
 // rawMembers writes raw members N(obs + 2, 1), worse than the products.
@@ -45,7 +46,7 @@ func TestScoreFields(t *testing.T) {
 	an := p.analyses("an.nc", 3)
 	products := p.publish("products", func([]float32) []product.Field { return nil })
 	out := filepath.Join(p.dir, "fields.nc")
-	o := Options{Forecast: products, Analysis: an, Members: p.rawMembers(4), Bootstrap: score.Bootstrap{Resamples: 20}, Fields: out}
+	o := Options{Forecast: products, Analysis: an, Members: p.rawMembers(4), Bootstrap: significance.Bootstrap{Resamples: 20}, Fields: out}
 	r, err := Run(context.Background(), o)
 	runtest.Must(t, err)
 	if len(r.Outputs) != 1 || r.Outputs[0] != out {
@@ -112,7 +113,7 @@ func TestPlaces(t *testing.T) {
 	p := startPublishing(t)
 	an := p.analyses("an.nc", 3)
 	products := p.publish("products", func([]float32) []product.Field { return nil })
-	o := Options{Forecast: products, Analysis: an, Members: p.rawMembers(4), Bootstrap: score.Bootstrap{Resamples: 20}, Out: filepath.Join(p.dir, "scores")}
+	o := Options{Forecast: products, Analysis: an, Members: p.rawMembers(4), Bootstrap: significance.Bootstrap{Resamples: 20}, Out: filepath.Join(p.dir, "scores")}
 	r, err := Run(context.Background(), o)
 	runtest.Must(t, err)
 	if path := filepath.Join(o.Out, scoring.ExampleFile); !slices.Contains(r.Outputs, path) {

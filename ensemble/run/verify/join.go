@@ -3,7 +3,7 @@ package verify
 import (
 	"github.com/ensemble-weather/ensemble/ensemble/run/scoring"
 	fio "github.com/ensemble-weather/ensemble/io"
-	"github.com/ensemble-weather/ensemble/postproc/score"
+	"github.com/ensemble-weather/ensemble/postproc/significance"
 )
 
 // SumsFiles is input.Files for partial sums; of a folder it lists the files that end with .sums.
@@ -20,7 +20,7 @@ type JoinOptions struct {
 	Files     []string // written by Run with Options.Sums
 	Out       string   // as Options.Out
 	Sums      string   // file for the joined sums; empty: none
-	Bootstrap score.Bootstrap
+	Bootstrap significance.Bootstrap
 	By        string // as Options.By
 }
 

@@ -20,7 +20,7 @@ import (
 	"github.com/ensemble-weather/ensemble/io/decode"
 	"github.com/ensemble-weather/ensemble/io/product"
 	"github.com/ensemble-weather/ensemble/postproc/dist"
-	"github.com/ensemble-weather/ensemble/postproc/score"
+	"github.com/ensemble-weather/ensemble/postproc/significance"
 )
 
 // publishing makes products and analyses of ten initialisations of 2 m temperature.
@@ -125,7 +125,7 @@ func TestPublishedProbabilitiesAndQuantiles(t *testing.T) {
 		return []product.Field{{Kind: product.Probability, Event: warm, Values: half}, {Kind: product.Probability, Event: cold, Values: below},
 			{Kind: product.Probability, Event: mild, Values: between}, {Kind: product.Quantile, Below: 0.5, Values: high}}
 	})
-	o := Options{Forecast: products, Analysis: an, Bootstrap: score.Bootstrap{Resamples: 20}}
+	o := Options{Forecast: products, Analysis: an, Bootstrap: significance.Bootstrap{Resamples: 20}}
 	r, err := Run(context.Background(), o)
 	runtest.Must(t, err)
 	published, computed := values(r, "brier", "network"), values(r, "brier", "network_distribution")
@@ -205,7 +205,7 @@ func TestPublishedProbabilityAtLimit(t *testing.T) {
 			}
 			return []product.Field{{Kind: product.Probability, Event: e, Values: sure}}
 		})
-		r, err := Run(context.Background(), Options{Forecast: products, Analysis: an, Bootstrap: score.Bootstrap{Resamples: 20}})
+		r, err := Run(context.Background(), Options{Forecast: products, Analysis: an, Bootstrap: significance.Bootstrap{Resamples: 20}})
 		runtest.Must(t, err)
 		got := values(r, "brier", "network")
 		for threshold, v := range got {
@@ -222,7 +222,7 @@ func TestPublishedProbabilityAtLimit(t *testing.T) {
 // Thresholds of other variables and event scores without thresholds select nothing: 64.
 func TestSelectionsOfNothing(t *testing.T) {
 	p := startPublishing(t)
-	o := Options{Forecast: p.publish("products", func([]float32) []product.Field { return nil }), Analysis: p.analyses("an.nc"), Bootstrap: score.Bootstrap{Resamples: 20}}
+	o := Options{Forecast: p.publish("products", func([]float32) []product.Field { return nil }), Analysis: p.analyses("an.nc"), Bootstrap: significance.Bootstrap{Resamples: 20}}
 	for _, s := range []scoring.Selection{{Thresholds: []string{"tp=1"}}, {Scores: []string{"roc_area"}}} {
 		o.Selection = s
 		if _, err := Run(context.Background(), o); exit.CodeOf(err) != exit.Usage {
@@ -245,7 +245,7 @@ func TestProductsGivenTwice(t *testing.T) {
 	none := func([]float32) []product.Field { return nil }
 	first := p.publish("a", none)
 	run := func(files []string) (*Result, error) {
-		return Run(context.Background(), Options{Forecast: files, Analysis: an, Bootstrap: score.Bootstrap{Resamples: 20}})
+		return Run(context.Background(), Options{Forecast: files, Analysis: an, Bootstrap: significance.Bootstrap{Resamples: 20}})
 	}
 	alone, err := run(first)
 	runtest.Must(t, err)
@@ -278,7 +278,7 @@ func TestDatesWithoutReference(t *testing.T) {
 	p := startPublishing(t)
 	products := p.publish("products", func([]float32) []product.Field { return nil })
 	run := func(analyses []string) (*Result, error) {
-		return Run(context.Background(), Options{Forecast: products, Analysis: analyses, Bootstrap: score.Bootstrap{Resamples: 20}})
+		return Run(context.Background(), Options{Forecast: products, Analysis: analyses, Bootstrap: significance.Bootstrap{Resamples: 20}})
 	}
 	r, err := run(p.analyses("gaps.nc", 2, 7))
 	runtest.Must(t, err)
@@ -300,7 +300,7 @@ func TestDirectionsAreNotScored(t *testing.T) {
 	products := p.publish("products", func(mean []float32) []product.Field {
 		return []product.Field{{Variable: "wdir", Unit: "degree", Kind: product.Mean, Values: mean}, {Variable: "wdir", Unit: "degree", Kind: product.Spread, Values: mean}}
 	})
-	r, err := Run(context.Background(), Options{Forecast: products, Analysis: p.analyses("an.nc"), Bootstrap: score.Bootstrap{Resamples: 20}})
+	r, err := Run(context.Background(), Options{Forecast: products, Analysis: p.analyses("an.nc"), Bootstrap: significance.Bootstrap{Resamples: 20}})
 	runtest.Must(t, err)
 	if !slices.ContainsFunc(r.Warnings, func(w string) bool { return strings.HasPrefix(w, "wdir is a direction") }) || r.Scores.Find("rmse", "network", "wdir", "2m", "24h") != nil {
 		t.Errorf("warnings %q", r.Warnings)
@@ -316,7 +316,7 @@ func TestVariablesOutsideTheVocabulary(t *testing.T) {
 		return []product.Field{{Variable: "rmm1", Unit: "1", Kind: product.Mean, Values: mean}, {Variable: "rmm1", Unit: "1", Kind: product.Spread, Values: mean},
 			{Variable: "rmm1", Unit: "1", Kind: product.EnsembleSpread, Values: mean}, {Kind: product.RawMean, Values: other}, {Kind: product.RawSpread, Values: other}}
 	})
-	v := &Verification{Options: Options{Forecast: products, Analysis: p.analyses("an.nc"), Bootstrap: score.Bootstrap{Resamples: 20}}}
+	v := &Verification{Options: Options{Forecast: products, Analysis: p.analyses("an.nc"), Bootstrap: significance.Bootstrap{Resamples: 20}}}
 	defer v.Close()
 	if err := v.Open(context.Background()); err == nil || !strings.Contains(err.Error(), "no analysis of rmm1") {
 		t.Fatalf("%v, want that the analysis of rmm1 is missing", err)

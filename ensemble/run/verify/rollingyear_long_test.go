@@ -19,6 +19,7 @@ import (
 	"github.com/ensemble-weather/ensemble/io/decode"
 	"github.com/ensemble-weather/ensemble/io/product"
 	"github.com/ensemble-weather/ensemble/postproc/score"
+	"github.com/ensemble-weather/ensemble/postproc/significance"
 )
 
 // syntheticErrors are daily errors of which the points share a part, with a memory from day to day.
@@ -61,7 +62,7 @@ func TestLongRateOfFalseAlarms(t *testing.T) {
 				}
 				rows[d] = []float64{sum, 1}
 			}
-			value, low, high, err := score.Bootstrap{}.Interval(rows, func(s []float64) float64 { return s[0] / s[1] })
+			value, low, high, err := significance.Bootstrap{}.Interval(rows, func(s []float64) float64 { return s[0] / s[1] })
 			runtest.Must(t, err)
 			rmse := math.Sqrt(square)
 			r := &RollingResult{Alarms: &promote.Alarms{}}

@@ -29,6 +29,7 @@ import (
 	"github.com/ensemble-weather/ensemble/io/product"
 	"github.com/ensemble-weather/ensemble/postproc/dist"
 	"github.com/ensemble-weather/ensemble/postproc/score"
+	"github.com/ensemble-weather/ensemble/postproc/significance"
 )
 
 // Reading states how the files of a verification are read. The zero value reads them as they are.
@@ -49,10 +50,10 @@ type Options struct {
 	// RunDir is the training that the products come from, for its baselines. Empty: the baselines that predict
 	// saved beside the products.
 	RunDir    string
-	Out       string            // folder for scores.json and tables; empty: none
-	Selection scoring.Selection // scores, thresholds, regions, seasons and weights
-	Bootstrap score.Bootstrap   // confidence intervals
-	By        string            // year, season or month: also the skill in each, and its trend; "": none
+	Out       string                 // folder for scores.json and tables; empty: none
+	Selection scoring.Selection      // scores, thresholds, regions, seasons and weights
+	Bootstrap significance.Bootstrap // confidence intervals
+	By        string                 // year, season or month: also the skill in each, and its trend; "": none
 	// Climate is a file of climate quantiles for extreme forecast indices. Empty: the climate of RunDir, if it
 	// has one.
 	Climate string
@@ -89,7 +90,7 @@ func (r *Result) Sections() answer.Sections {
 }
 
 // addPeriods adds the skill in periods to the scores.
-func (r *Result) addPeriods(b score.Bootstrap) error {
+func (r *Result) addPeriods(b significance.Bootstrap) error {
 	if r.by == "" {
 		return nil
 	}
@@ -627,7 +628,7 @@ func (v *Verification) publish(ctx context.Context, res *Result) error {
 
 // publishScores computes the results of several targets, adds the coupling tests of the training, and writes
 // them into a folder; an empty name writes nothing.
-func publishScores(out string, all []*scoring.Scoring, finished []score.Coupling, b score.Bootstrap, res *Result) error {
+func publishScores(out string, all []*scoring.Scoring, finished []score.Coupling, b significance.Bootstrap, res *Result) error {
 	res.Scores = &score.Result{}
 	for _, s := range all {
 		empty, dates := s.EmptyDates()

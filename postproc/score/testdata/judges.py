@@ -1,7 +1,7 @@
 """Makes judges.json: scores of small random cases by other people's programs.
 
 Command: python judges.py > judges.json
-(scoringrules 0.10.0, xskillscore 0.0.29, properscoring 0.1, scores 2.7.0,
+(scoringrules 0.10.0, xskillscore 0.0.29, properscoring 0.1,
 earthkit-meteo 1.2.1, scipy 1.17.1, statsmodels not needed)
 
 Cases: x [member][point], y and w [point]; mean and spread (divisor M-1) of a second,
@@ -136,15 +136,4 @@ index = efi(climate, x)
 tails = {"upper": sot(climate99 := np.quantile(climate, np.linspace(0, 1, 101), axis=0), x, 90).tolist(),
          "lower": sot(climate99, x, 10).tolist(), "climate": climate99[[1, 10, 90, 99]].tolist()}
 
-from scores.stats.statistical_tests import diebold_mariano
-
-d = np.cumsum(g.normal(size=40)) * 0.1 + g.normal(size=40) + 0.3
-dm = {"diff": d.tolist(), "rows": []}
-for h in (1, 2, 4):
-    r = diebold_mariano(xr.DataArray(d[None], dims=("lead", "valid"), coords={"lead": [1], "h": ("lead", [h])}), "lead", "h", method="HLN", statistic_distribution="t")
-    dm["rows"].append(dict(h=h, statistic=float(r.dm_test_stat[0]), p_above=float(r.confidence_gt_0[0])))
-
-p = np.sort(np.concatenate([g.random(30), g.random(10) * 0.01]))
-bh = {"p": p.tolist(), "decided": (stats.false_discovery_control(p) <= 0.1).tolist()}
-
-print(json.dumps(dict(cases=cases, want=want, equal=equal, vectors=vectors, efi=index.tolist(), sot=tails, dm=dm, bh=bh), allow_nan=False))
+print(json.dumps(dict(cases=cases, want=want, equal=equal, vectors=vectors, efi=index.tolist(), sot=tails), allow_nan=False))

@@ -1,4 +1,4 @@
-package score
+package significance
 
 import (
 	"fmt"
@@ -7,6 +7,8 @@ import (
 	"slices"
 
 	"gonum.org/v1/gonum/stat/distuv"
+
+	"github.com/ensemble-weather/ensemble/postproc/dist"
 )
 
 // Bootstrap configures the resampling of dates behind the confidence intervals. It is a
@@ -30,11 +32,11 @@ type Bootstrap struct {
 	measured bool // BlockLength was measured
 }
 
-// resolved replaces zero fields by the defaults for n dates, except a block length that is
+// Resolved replaces zero fields by the defaults for n dates, except a block length that is
 // to be measured.
 //
 // Errors: a block longer than the series, or values out of range.
-func (b Bootstrap) resolved(n int) (Bootstrap, error) {
+func (b Bootstrap) Resolved(n int) (Bootstrap, error) {
 	if b.Resamples == 0 {
 		b.Resamples = 2000
 	}
@@ -43,14 +45,14 @@ func (b Bootstrap) resolved(n int) (Bootstrap, error) {
 		b.Confidence = 0.95
 	}
 	if b.Resamples < 0 || b.BlockLength < 0 || b.BlockLength > max(n, 1) || !(b.Confidence > 0 && b.Confidence < 1) {
-		return b, fmt.Errorf("score: bootstrap: invalid for %d dates: %d resamples (want at least 1), blocks of %d dates (want 1 to the number of dates), confidence %g (want between 0 and 1)", n, b.Resamples, b.BlockLength, b.Confidence)
+		return b, fmt.Errorf("significance: bootstrap: invalid for %d dates: %d resamples (want at least 1), blocks of %d dates (want 1 to the number of dates), confidence %g (want between 0 and 1)", n, b.Resamples, b.BlockLength, b.Confidence)
 	}
 	return b, nil
 }
 
-// withMemory sets a block length that is to be measured to the median of those of some
+// WithMemory sets a block length that is to be measured to the median of those of some
 // series of n dates, at most half the dates. b is resolved.
-func (b Bootstrap) withMemory(n int, series [][]float64) Bootstrap {
+func (b Bootstrap) WithMemory(n int, series [][]float64) Bootstrap {
 	if !b.measured {
 		return b
 	}
@@ -68,13 +70,13 @@ func (b Bootstrap) withMemory(n int, series [][]float64) Bootstrap {
 	return b
 }
 
-// draws returns, for every resample, how often it contains each of n dates. A block
+// Draws returns, for every resample, how often it contains each of n dates. A block
 // begins at any of the dates 0 to n−BlockLength with equal probability. The last block
 // is shortened so that a resample has n dates. With too few dates for an interval it
 // returns nil. b is resolved.
 //
 // Shape: [resample][date].
-func (b Bootstrap) draws(n int) [][]int {
+func (b Bootstrap) Draws(n int) [][]int {
 	if !b.hasInterval(n) {
 		return nil
 	}
@@ -94,29 +96,29 @@ func (b Bootstrap) draws(n int) [][]int {
 	return out
 }
 
-// minDates is the least number of dates for an interval. Resamples of fewer dates
+// MinDates is the least number of dates for an interval. Resamples of fewer dates
 // differ so little from each other that the interval would be too narrow.
-const minDates = 8
+const MinDates = 8
 
 // MinDates is the least number of dates for an interval: 8, and at least two blocks of a
 // given length.
-func (b Bootstrap) MinDates() int { return max(minDates, 2*b.BlockLength) }
+func (b Bootstrap) MinDates() int { return max(MinDates, 2*b.BlockLength) }
 
 // hasInterval reports whether n dates are enough for an interval. b is resolved.
 func (b Bootstrap) hasInterval(n int) bool { return n >= b.MinDates() }
 
-// estimate is the interval of a value, and the number of independent dates that it rests on.
-type estimate struct{ low, high, independent float64 }
+// Estimate is the interval of a value, and the number of independent dates that it rests on.
+type Estimate struct{ Low, High, Independent float64 }
 
-// interval is the interval of values[0] from the resampled values[1:] and the values
+// Estimate returns the interval of values[0] from the resampled values[1:] and the values
 // without each date. It is missing with too few dates or if a value is missing; the number
 // of independent dates too if a value without a date is. It sorts values[1:]. b is resolved.
-func (b Bootstrap) interval(values, without []float64) estimate {
-	return b.intervalWithSeeds(values, without, nil)
+func (b Bootstrap) Estimate(values, without []float64) Estimate {
+	return b.estimateWithSeeds(values, without, nil)
 }
 
-// intervalWithSeeds is interval with the variance that a mean over few seeds adds; nil: none.
-func (b Bootstrap) intervalWithSeeds(values, without []float64, seeds *seedVariance) estimate {
+// estimateWithSeeds is Estimate with the variance that a mean over few seeds adds; nil: none.
+func (b Bootstrap) estimateWithSeeds(values, without []float64, seeds *seedVariance) Estimate {
 	value, n := values[0], len(without)
 	m := Memory{Independent: math.NaN()}
 	if !slices.ContainsFunc(without, math.IsNaN) && !math.IsNaN(value) {
@@ -126,7 +128,7 @@ func (b Bootstrap) intervalWithSeeds(values, without []float64, seeds *seedVaria
 		}
 		m = MemoryOf(influence)
 	}
-	out := estimate{math.NaN(), math.NaN(), m.Independent}
+	out := Estimate{math.NaN(), math.NaN(), m.Independent}
 	if !b.hasInterval(n) || slices.ContainsFunc(values, math.IsNaN) {
 		return out
 	}
@@ -150,12 +152,12 @@ func (b Bootstrap) intervalWithSeeds(values, without []float64, seeds *seedVaria
 		half = max(half, m.halfWidthWithSeeds(seeds, b.Confidence))
 	}
 	if !(normal > 0) { // all dates agree
-		return estimate{value - half, value + half, m.Independent}
+		return Estimate{value - half, value + half, m.Independent}
 	}
 	stretch := half / normal
 	tail := (1 - b.Confidence) / 2
-	out.low = min(value, value+stretch*(quantile(resampled, tail)-mean))
-	out.high = max(value, value+stretch*(quantile(resampled, 1-tail)-mean))
+	out.Low = min(value, value+stretch*(dist.EmpiricalQuantile(resampled, tail)-mean))
+	out.High = max(value, value+stretch*(dist.EmpiricalQuantile(resampled, 1-tail)-mean))
 	return out
 }
 
@@ -165,21 +167,21 @@ func (b Bootstrap) intervalWithSeeds(values, without []float64, seeds *seedVaria
 // maps the sums [quantity] to one number.
 // Errors: no dates, rows of different length, a bootstrap that does not fit the dates.
 func (b Bootstrap) Interval(rows [][]float64, of func(sums []float64) float64) (value, low, high float64, err error) {
-	value, e, err := b.estimate(rows, of, nil)
-	return value, e.low, e.high, err
+	value, e, err := b.evaluate(rows, of, nil)
+	return value, e.Low, e.High, err
 }
 
-// estimate evaluates a function of sums over dates, with its interval.
-func (b Bootstrap) estimate(rows [][]float64, of func(sums []float64) float64, seeds [][][]float64) (value float64, e estimate, err error) {
+// evaluate evaluates a function of sums over dates, with its interval.
+func (b Bootstrap) evaluate(rows [][]float64, of func(sums []float64) float64, seeds [][][]float64) (value float64, e Estimate, err error) {
 	if len(rows) == 0 {
-		return 0, e, fmt.Errorf("score: no dates")
+		return 0, e, fmt.Errorf("significance: no dates")
 	}
 	for _, r := range rows {
 		if len(r) != len(rows[0]) {
-			return 0, e, fmt.Errorf("score: the first date has %d sums, another %d", len(rows[0]), len(r))
+			return 0, e, fmt.Errorf("significance: the first date has %d sums, another %d", len(rows[0]), len(r))
 		}
 	}
-	if b, err = b.resolved(len(rows)); err != nil {
+	if b, err = b.Resolved(len(rows)); err != nil {
 		return 0, e, err
 	}
 	value, without := leaveOneOut(rows, of)
@@ -187,9 +189,9 @@ func (b Bootstrap) estimate(rows [][]float64, of func(sums []float64) float64, s
 	for i, v := range without {
 		influence[i] = value - v
 	}
-	b = b.withMemory(len(rows), [][]float64{influence})
+	b = b.WithMemory(len(rows), [][]float64{influence})
 	values, sums := []float64{value}, make([]float64, len(rows[0]))
-	for _, times := range b.draws(len(rows)) {
+	for _, times := range b.Draws(len(rows)) {
 		clear(sums)
 		for i, r := range rows {
 			for k, v := range r {
@@ -198,7 +200,7 @@ func (b Bootstrap) estimate(rows [][]float64, of func(sums []float64) float64, s
 		}
 		values = append(values, of(sums))
 	}
-	return value, b.intervalWithSeeds(values, without, seedVarianceOf(seeds, of, b.BlockLength)), nil
+	return value, b.estimateWithSeeds(values, without, seedVarianceOf(seeds, of, b.BlockLength)), nil
 }
 
 // leaveOneOut evaluates a function of sums over dates, with all dates and without each.
@@ -218,17 +220,4 @@ func leaveOneOut(rows [][]float64, of func(sums []float64) float64) (value float
 		without = append(without, of(sums))
 	}
 	return value, without
-}
-
-// quantile is the p quantile of ascending v, by linear interpolation between order
-// statistics: position p(n−1) from 0 (definition 7 of Hyndman and Fan 1996, the default
-// of R and NumPy).
-func quantile(v []float64, p float64) float64 {
-	at := p * float64(len(v)-1)
-	i := int(at)
-	if i+1 >= len(v) {
-		return v[len(v)-1]
-	}
-	f := at - float64(i)
-	return v[i]*(1-f) + v[i+1]*f
 }

@@ -1,6 +1,6 @@
 //go:build long
 
-package score
+package significance
 
 import "testing"
 

@@ -1,4 +1,4 @@
-package score
+package significance
 
 import (
 	"math"
@@ -71,8 +71,11 @@ const leastFreedom = 1.5
 
 // halfWidth is half the width of the interval of the mean.
 func (m Memory) halfWidth(confidence float64) float64 {
-	t := distuv.StudentsT{Mu: 0, Sigma: 1, Nu: m.Freedom}
-	return m.StandardError * t.Quantile(0.5+confidence/2)
+	p := 0.5 + confidence/2
+	if math.IsInf(m.Freedom, 1) {
+		return m.StandardError * distuv.UnitNormal.Quantile(p)
+	}
+	return m.StandardError * distuv.StudentsT{Mu: 0, Sigma: 1, Nu: m.Freedom}.Quantile(p)
 }
 
 // inflation is n times the variance of the mean of n dates of an autoregressive series of unit variance.

@@ -5,79 +5,9 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"github.com/ensemble-weather/ensemble/postproc/significance"
 )
-
-// autoregressive is a series of unit variance with correlation rho of neighbours.
-func autoregressive(r *rand.Rand, n int, rho float64) []float64 {
-	x := []float64{r.NormFloat64()}
-	for len(x) < n {
-		x = append(x, rho*x[len(x)-1]+math.Sqrt(1-rho*rho)*r.NormFloat64())
-	}
-	return x
-}
-
-// covers measures how often the interval of a mean contains the true mean 0, and how often
-// Diebold and Mariano's test rejects it at 5 %.
-func covers(t *testing.T, n, trials int, rho float64) (coverage, alarms float64) {
-	r := rand.New(rand.NewPCG(uint64(n), math.Float64bits(rho)))
-	for k := range trials {
-		d := autoregressive(r, n, rho)
-		rows := make([][]float64, n)
-		for i, x := range d {
-			rows[i] = []float64{x, 1}
-		}
-		_, low, high, err := Bootstrap{Resamples: 300, Seed: uint64(k)}.Interval(rows, func(s []float64) float64 { return s[0] / s[1] })
-		if err != nil {
-			t.Fatal(err)
-		}
-		if low <= 0 && 0 <= high {
-			coverage += 1 / float64(trials)
-		}
-		if DieboldMariano(d, 0).P < 0.05 {
-			alarms += 1 / float64(trials)
-		}
-	}
-	return coverage, alarms
-}
-
-// The intervals of correlated dates are as wide as they should be. The sampling error of 300
-// trials is 1.3 %.
-func TestIntervalsOfCorrelatedDates(t *testing.T) {
-	for _, rho := range []float64{0, 0.8, 0.9} {
-		coverage, alarms := covers(t, 60, 300, rho)
-		if coverage < 0.90 || alarms > 0.09 {
-			t.Errorf("60 dates, correlation %g: coverage %.3f, false alarms %.3f", rho, coverage, alarms)
-		}
-	}
-}
-
-func TestMemoryOf(t *testing.T) {
-	r := rand.New(rand.NewPCG(3, 4))
-	for _, rho := range []float64{0, 0.5, 0.8} {
-		var dates, lag, block float64
-		const trials, n = 200, 400
-		for range trials {
-			m := MemoryOf(autoregressive(r, n, rho))
-			dates, lag, block = dates+m.Independent/trials, lag+m.Lag1/trials, block+float64(m.Block)/trials
-		}
-		if want := n * (1 - rho) / (1 + rho); dates < 0.75*want || dates > 1.1*want {
-			t.Errorf("correlation %g: %.1f independent dates, want about %.1f", rho, dates, want)
-		}
-		if lag < rho || lag > rho+0.06 {
-			t.Errorf("correlation %g: lag 1 %.3f", rho, lag)
-		}
-		// (3/2 (2ρ/(1−ρ²))² n)^⅓: 1 without memory, 8.1 and 17.8.
-		if want := math.Cbrt(1.5 * math.Pow(2*rho/(1-rho*rho), 2) * n); math.Abs(block-want) > 0.2*want+2 {
-			t.Errorf("correlation %g: blocks of %.1f, want about %.1f", rho, block, want)
-		}
-	}
-	if m := MemoryOf(slices.Repeat([]float64{0.1}, 20)); m.StandardError != 0 || m.Block != 1 {
-		t.Errorf("a constant series: %+v", m)
-	}
-	if m := MemoryOf([]float64{1}); !math.IsNaN(m.StandardError) {
-		t.Errorf("one date: %+v", m)
-	}
-}
 
 // A value lies inside its interval, even if resampling moves it to one side; limits stay
 // within the range of the score; the dates that a value rests on are counted.
@@ -96,7 +26,7 @@ func TestValueInsideItsInterval(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	res, err := a.Result(Bootstrap{}, a.Pairs("network", "raw"))
+	res, err := a.Result(significance.Bootstrap{}, a.Pairs("network", "raw"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -150,7 +80,7 @@ func TestDecompositionsHaveTheSameGroups(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	res, err := a.Result(Bootstrap{Resamples: 50}, nil)
+	res, err := a.Result(significance.Bootstrap{Resamples: 50}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -178,7 +108,7 @@ func TestThresholdsInThePrecisionOfData(t *testing.T) {
 	if err := a.Add(day(0), Reference{Obs: equal}, []Sample{{Members: [][]float32{equal, equal}}}); err != nil {
 		t.Fatal(err)
 	}
-	r, err := a.Result(Bootstrap{Resamples: 1}, nil)
+	r, err := a.Result(significance.Bootstrap{Resamples: 1}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

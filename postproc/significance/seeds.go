@@ -1,4 +1,4 @@
-package score
+package significance
 
 import (
 	"fmt"
@@ -32,30 +32,30 @@ func (b Bootstrap) IntervalOverSeeds(seeds [][][]float64, of func(sums []float64
 		return b.Interval(seeds[0], of)
 	}
 	if len(seeds) == 0 {
-		return 0, 0, 0, fmt.Errorf("score: no seeds")
+		return 0, 0, 0, fmt.Errorf("significance: no seeds")
 	}
 	mean := make([][]float64, len(seeds[0]))
 	for _, rows := range seeds {
 		if len(rows) != len(mean) {
-			return 0, 0, 0, fmt.Errorf("score: the first seed has %d dates, another %d", len(mean), len(rows))
+			return 0, 0, 0, fmt.Errorf("significance: the first seed has %d dates, another %d", len(mean), len(rows))
 		}
 		for i, r := range rows {
 			if mean[i] == nil {
 				mean[i] = make([]float64, len(r))
 			}
 			if len(r) != len(mean[i]) {
-				return 0, 0, 0, fmt.Errorf("score: a date has %d sums with the first seed, %d with another", len(mean[i]), len(r))
+				return 0, 0, 0, fmt.Errorf("significance: a date has %d sums with the first seed, %d with another", len(mean[i]), len(r))
 			}
 			for k, v := range r {
 				mean[i][k] += v / float64(len(seeds))
 			}
 		}
 	}
-	value, e, err := b.estimate(mean, of, seeds)
+	value, e, err := b.evaluate(mean, of, seeds)
 	if len(seeds) < MinSeeds {
-		e.low, e.high = math.NaN(), math.NaN()
+		e.Low, e.High = math.NaN(), math.NaN()
 	}
-	return value, e.low, e.high, err
+	return value, e.Low, e.High, err
 }
 
 // seedVarianceOf estimates the variance between seeds, with blocks of dates taken as independent; nil for few seeds.

@@ -1,4 +1,4 @@
-package score
+package significance
 
 import (
 	"math"
@@ -67,6 +67,15 @@ func DieboldMariano(d []float64, h int) DMResult {
 	out.Statistic = mean / math.Sqrt(v/n) * math.Sqrt((n+1-2*f+f*(f-1)/n)/n)
 	out.P = studentP(out.Statistic, n-1)
 	return out
+}
+
+// DieboldMariano tests differences with the block length of b as horizon, or with their measured memory if b measures
+// the length of blocks. b is resolved.
+func (b Bootstrap) DieboldMariano(d []float64) DMResult {
+	if b.measured {
+		return DieboldMariano(d, 0)
+	}
+	return DieboldMariano(d, b.BlockLength)
 }
 
 // studentP is the two-sided p-value of t with dof degrees of freedom, by the regularised

@@ -1,0 +1,36 @@
+package significance
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+)
+
+func TestMemoryOf(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 4))
+	for _, rho := range []float64{0, 0.5, 0.8} {
+		var dates, lag, block float64
+		const trials, n = 200, 400
+		for range trials {
+			m := MemoryOf(autoregressive(r, n, rho))
+			dates, lag, block = dates+m.Independent/trials, lag+m.Lag1/trials, block+float64(m.Block)/trials
+		}
+		if want := n * (1 - rho) / (1 + rho); dates < 0.75*want || dates > 1.1*want {
+			t.Errorf("correlation %g: %.1f independent dates, want about %.1f", rho, dates, want)
+		}
+		if lag < rho || lag > rho+0.06 {
+			t.Errorf("correlation %g: lag 1 %.3f", rho, lag)
+		}
+		// (3/2 (2ρ/(1−ρ²))² n)^⅓: 1 without memory, 8.1 and 17.8.
+		if want := math.Cbrt(1.5 * math.Pow(2*rho/(1-rho*rho), 2) * n); math.Abs(block-want) > 0.2*want+2 {
+			t.Errorf("correlation %g: blocks of %.1f, want about %.1f", rho, block, want)
+		}
+	}
+	if m := MemoryOf(slices.Repeat([]float64{0.1}, 20)); m.StandardError != 0 || m.Block != 1 {
+		t.Errorf("a constant series: %+v", m)
+	}
+	if m := MemoryOf([]float64{1}); !math.IsNaN(m.StandardError) {
+		t.Errorf("one date: %+v", m)
+	}
+}
