@@ -14,6 +14,7 @@ enum {
 
 #define INLINE static inline __attribute__((always_inline))
 #define UNROLL _Pragma("GCC unroll 16")
+#define ROLLED _Pragma("GCC unroll 1") // where the addresses of all iterations would not fit into registers
 
 INLINE vec load(const float *p) { return *(const vec *)p; }
 typedef int ivec __attribute__((vector_size(VL * 4), aligned(4), may_alias));

@@ -48,14 +48,22 @@ INLINE void transpose(vec *r) {
 // load_first loads the first n ≤ VL values, zeros for the rest.
 INLINE vec load_first(const float *p, long n) {
 	if (n >= VL) return load(p);
+#if defined(__AVX512F__)
+	return (vec)_mm512_maskz_loadu_ps((__mmask16)((1u << n) - 1), p);
+#else
 	vec v = {};
 	memcpy(&v, p, n * sizeof *p);
 	return v;
+#endif
 }
 
 INLINE void store_first(float *p, vec v, long n) {
 	if (n >= VL) store(p, v);
+#if defined(__AVX512F__)
+	else _mm512_mask_storeu_ps(p, (__mmask16)((1u << n) - 1), (__m512)v);
+#else
 	else memcpy(p, &v, n * sizeof *p);
+#endif
 }
 
 // transpose_tile: to[c][r] = from[r][c] for r < rows ≤ VL and c < cols. Rows of
@@ -65,9 +73,15 @@ INLINE void transpose_tile(float *to, long ts, const float *from, long fs, long 
 	for (long c = 0; c < cols; c += VL) {
 		long n = MIN(VL, cols - c);
 		vec v[VL];
-		for (long r = 0; r < VL; r++) v[r] = r < rows ? load_first(from + r * fs + c, n) : (vec){};
+		if (rows == VL && n == VL) // without branches for each row
+			UNROLL for (long r = 0; r < VL; r++) v[r] = load(from + r * fs + c);
+		else
+			for (long r = 0; r < VL; r++) v[r] = r < rows ? load_first(from + r * fs + c, n) : (vec){};
 		transpose(v);
-		for (long r = 0; r < n; r++) store(to + (c + r) * ts, v[r]);
+		if (n == VL)
+			UNROLL for (long r = 0; r < VL; r++) store(to + (c + r) * ts, v[r]);
+		else
+			for (long r = 0; r < n; r++) store(to + (c + r) * ts, v[r]);
 	}
 }
 
@@ -76,8 +90,14 @@ INLINE void untranspose_tile(float *to, long ts, const float *from, long fs, lon
 	for (long c = 0; c < cols; c += VL) {
 		long n = MIN(VL, cols - c);
 		vec v[VL];
-		for (long r = 0; r < VL; r++) v[r] = r < n ? load(from + (c + r) * fs) : (vec){};
+		if (n == VL)
+			UNROLL for (long r = 0; r < VL; r++) v[r] = load(from + (c + r) * fs);
+		else
+			for (long r = 0; r < VL; r++) v[r] = r < n ? load(from + (c + r) * fs) : (vec){};
 		transpose(v);
-		for (long r = 0; r < rows; r++) store_first(to + r * ts + c, v[r], n);
+		if (rows == VL && n == VL)
+			UNROLL for (long r = 0; r < VL; r++) store(to + r * ts + c, v[r]);
+		else
+			for (long r = 0; r < rows; r++) store_first(to + r * ts + c, v[r], n);
 	}
 }

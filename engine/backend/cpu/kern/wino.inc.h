@@ -457,10 +457,10 @@ INLINE void filter_points(const int scheme, const int form, const wino *j, long 
 		depth_filters(scheme, (const vec(*)[9])w, k, o);
 		for (int q = 0; q < np; q++) m[q][k] = o[q];
 	}
-	for (int q = 0; q < np; q++) {
+	ROLLED for (int q = 0; q < np; q++) {
 		vec h[18];
-		for (int k = 0; k < 3; k++) taps_to_points(m[q] + k, 3, h + k, 3);
-		for (int i = 0; i < 6; i++) {
+		UNROLL for (int k = 0; k < 3; k++) taps_to_points(m[q] + k, 3, h + k, 3);
+		ROLLED for (int i = 0; i < 6; i++) {
 			vec o[6];
 			taps_to_points(h + 3 * i, 1, o, 1);
 			UNROLL for (int k = 0; k < 6; k++) put_point(u, (q * 36 + 6 * i + k) * ps, o[k], form, odd);
@@ -798,14 +798,14 @@ INLINE void filter_taps(const int scheme, const wino *j, long q0, const float *u
 	const long kd = j->g[W_KD], level = j->g[W_KS] * j->g[W_KS] * ts;
 	const int np = depth_products[scheme];
 	vec m[MOST_PRODUCTS][9];
-	for (int q = 0; q < np; q++) {
+	ROLLED for (int q = 0; q < np; q++) {
 		vec h[18];
-		for (int k = 0; k < 6; k++) {
+		ROLLED for (int k = 0; k < 6; k++) {
 			vec in[6];
 			UNROLL for (int i = 0; i < 6; i++) in[i] = load(u + (q * 36 + 6 * i + k) * ps);
 			points_to_taps(in, 1, h + k, 6);
 		}
-		for (int i = 0; i < 3; i++) points_to_taps(h + 6 * i, 1, m[q] + 3 * i, 1);
+		UNROLL for (int i = 0; i < 3; i++) points_to_taps(h + 6 * i, 1, m[q] + 3 * i, 1);
 	}
 	for (int k = 0; k < 9; k++) {
 		long at = tap_place(j, q0, 0, k);

@@ -55,3 +55,28 @@ func BenchmarkWinoFilter(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkWinoFew reports useful operations per second of convolutions of many channels on few tiles, those of the deep stages
+// of a U-Net, in which the transform of the filter is a large part; and of their gradients with respect to the input.
+func BenchmarkWinoFew(b *testing.B) {
+	for _, c := range []struct {
+		channels int
+		size     [3]int
+	}{{320, [3]int{2, 4, 4}}, {224, [3]int{2, 8, 8}}, {192, [3]int{2, 16, 16}}, {192, [3]int{4, 8, 8}}, {192, [3]int{1, 8, 8}}} {
+		for _, flip := range []bool{false, true} {
+			s := WinoSpec{N: 1, Parts: [2]int{c.channels, 0}, K: c.channels, Size: c.size, KD: 3, Side: 3, FilterIn: c.channels, Flip: flip}
+			j, err := NewWino(nil, s, WinoVariant{Tiles: 14, Whole: true})
+			if err != nil {
+				b.Fatal(err)
+			}
+			n := Blocked{N: 1, C: c.channels, S: c.size}.Len()
+			v := WinoValues{Y: Float32(make([]float32, n)), X0: Float32(random(1, n, -1, 1)), Filter: random(2, c.channels*c.channels*27, -1, 1), Scratch: make([]float32, j.ScratchLen())}
+			b.Run(fmt.Sprintf("%d on %v/flip %v", c.channels, c.size, flip), func(b *testing.B) {
+				for b.Loop() {
+					j.Run(v)
+				}
+				b.ReportMetric(2*27*float64(c.channels*c.channels*volume(c.size)*b.N)/b.Elapsed().Seconds()/1e9, "GFLOP/s")
+			})
+		}
+	}
+}
