@@ -71,7 +71,10 @@ func newSite(t *testing.T, run string, inits []time.Time, members int) *site {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { os.RemoveAll(root) })
+	t.Cleanup(func() {
+		endAll(root)
+		os.RemoveAll(root)
+	})
 	at := func(name string) string { return filepath.Join(root, name) }
 	s := &site{T: t, root: root, ops: at("ops"), input: at("fc"), products: at("products"), logs: at("logs"), inits: inits, members: members}
 	if err := os.CopyFS(s.ops, os.DirFS("../../docs/ops")); err != nil {
@@ -94,6 +97,17 @@ func newSite(t *testing.T, run string, inits []time.Time, members int) *site {
 	s.prepend(text.String())
 	s.env = append(os.Environ(), "OPS="+s.ops, "SITE="+s.siteFile(), "HOME="+root, "LC_ALL=C.UTF-8", otherZone)
 	return s
+}
+
+// endAll kills the processes with the folder of a site in their command lines: what a scheduler started and left.
+func endAll(root string) {
+	found, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	for _, path := range found {
+		text, err := os.ReadFile(path) // the process may have ended
+		if pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(path))); err == nil && bytes.Contains(text, []byte(root+"/")) && pid > 1 {
+			syscall.Kill(pid, syscall.SIGKILL)
+		}
+	}
 }
 
 func (s *site) siteFile() string { return filepath.Join(s.ops, "site.sh") }
@@ -281,7 +295,7 @@ func (s *site) predictions(x time.Time) (pids []int, times []time.Time) {
 // until waits until a condition holds.
 func (s *site) until(what string, is func() bool) {
 	s.Helper()
-	for end := time.Now().Add(5 * time.Minute); !is(); time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(10 * time.Minute); !is(); time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(end) {
 			s.Fatalf("timeout waiting for %s\n%s", what, s.logTails())
 		}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -327,7 +328,10 @@ func (s *site) ecflow() (end func(), again func(time.Time)) {
 		}
 		s.run(client, "--terminate=yes")
 	}
-	return end, func(x time.Time) { s.run(client, "--run", "/ensemble/"+name(x)+"/predict") }
+	return end, func(x time.Time) {
+		s.until("the end of the job", func() bool { return state(name(x)+"/predict") == "aborted" })
+		s.run(client, "--run", "/ensemble/"+name(x)+"/predict")
+	}
 }
 
 // ecflowServer starts a server, and returns the client's program.
@@ -350,7 +354,6 @@ func (s *site) ecflowServer() string {
 func (s *site) cylc() (end func(), again func(time.Time)) {
 	s.Helper()
 	cylc := s.cylcProgram()
-	point := func(x time.Time) string { return x.Format("20060102T15Z") }
 	last := s.inits[len(s.inits)-1]
 	due := max(0, s.due.Sub(last))
 	out, ended := s.daemon(cylc, "vip", "./cylc", "--no-detach", "--workflow-name=ensemble", fmt.Sprintf("--set=OPS='%s'", s.ops), fmt.Sprintf("--set=FIRST='%s'", point(s.inits[0])),
@@ -362,11 +365,26 @@ func (s *site) cylc() (end func(), again func(time.Time)) {
 			if err != nil {
 				s.Fatalf("%v\n%s\n%s", err, out, s.logTails())
 			}
-		case <-time.After(5 * time.Minute):
+		case <-time.After(10 * time.Minute):
 			s.Fatalf("the suite does not end:\n%s\n%s", out, s.logTails())
 		}
 	}
-	return end, func(x time.Time) { s.run(cylc, "trigger", "ensemble//"+point(x)+"/predict") }
+	return end, func(x time.Time) {
+		s.cylcPredicted(x)
+		s.run(cylc, "trigger", "ensemble//"+point(x)+"/predict")
+	}
+}
+
+// point formats an initialisation as a cycle of Cylc.
+func point(x time.Time) string { return x.Format("20060102T15Z") }
+
+// cylcPredicted waits until the scheduler knows that the first prediction of an initialisation has ended: it ignores triggers of running tasks.
+func (s *site) cylcPredicted(x time.Time) {
+	s.Helper()
+	s.until("the end of the task", func() bool {
+		log, _ := os.ReadFile(filepath.Join(s.root, "cylc-run", "ensemble", "runN", "log", "scheduler", "log"))
+		return bytes.Contains(log, []byte(point(x)+"/predict/01:running] => "))
+	})
 }
 
 // cylcProgram returns the program, and configures it for this machine.
