@@ -80,28 +80,3 @@ func TestCrop(t *testing.T) {
 		}
 	}
 }
-
-func TestParseQuestion(t *testing.T) {
-	for s, want := range map[string]VariableEvent{
-		"t2m>273.15":        {"2t", Event{Above, 273.15, 0}, ""},
-		"2t < 0 degC":       {"2t", Event{Below, 0, 0}, "degC"},
-		"10si>17.2m s-1":    {"10si", Event{Above, 17.2, 0}, "m s-1"},
-		"-5degC<2t<5degC":   {"2t", Event{Between, -5, 5}, "degC"},
-		"270<t<1e3":         {"t", Event{Between, 270, 1000}, ""},
-		" gh > -1.5 ":       {"gh", Event{Above, -1.5, 0}, ""},
-		"5 < 2t < 10 degC ": {"2t", Event{Between, 5, 10}, "degC"},
-	} {
-		got, err := ParseVariableEvent(s)
-		if err != nil || got != want {
-			t.Errorf("%q: %+v, %v; want %+v", s, got, err, want)
-		}
-		if again, err := ParseVariableEvent(got.String()); err != nil || again != got {
-			t.Errorf("%q is printed as %q: %+v, %v", s, got, again, err)
-		}
-	}
-	for _, s := range []string{"", "2t", "2t>", "2t>>3", "2t>=3", "2t>x", "5<2t<3", "1K<2t<2degC", "2t=3", ">3", "2t>1e999"} {
-		if got, err := ParseVariableEvent(s); err == nil {
-			t.Errorf("%q gives %+v", s, got)
-		}
-	}
-}

@@ -109,22 +109,25 @@ func (e Event) Compare(o Event) int {
 	return cmp.Or(cmp.Compare(e.Relation, o.Relation), cmp.Compare(e.Lower, o.Lower), cmp.Compare(e.Upper, o.Upper))
 }
 
-// VariableEvent is an event of a variable whose probability is requested, such as 2t<0 degC.
+// VariableEvent is an event of a variable, of all its levels or of one, whose probability is requested, such as 2t<0 degC.
 type VariableEvent struct {
-	Variable string // short name
-	Event    Event  // limits in Unit
-	Unit     string // unit of the limits; "": SI
+	VariableAt
+	Event Event  // limits in Unit
+	Unit  string // unit of the limits; "": SI
 }
+
+// EventForms lists the forms that ParseVariableEvent reads, for messages.
+const EventForms = "t2m>273.15, t850>280, \"t2m<0 degC\" or 0degC<t2m<5degC"
 
 // The forms of a VariableEvent, and a number with a unit.
 var (
-	oneSidedEvent  = regexp.MustCompile(`^([A-Za-z0-9_]+)\s*([<>])\s*(.+)$`)
-	twoSidedEvent  = regexp.MustCompile(`^([^<>]+)<\s*([A-Za-z0-9_]+)\s*<\s*(.+)$`)
+	oneSidedEvent  = regexp.MustCompile(`^([^<>=\s]+)\s*([<>])\s*(.+)$`)
+	twoSidedEvent  = regexp.MustCompile(`^([^<>]+)<\s*([^<>=\s]+)\s*<\s*(.+)$`)
 	numberWithUnit = regexp.MustCompile(`^([-+]?[0-9]+(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?)\s*(\S.*)?$`)
 )
 
-// ParseVariableEvent reads "t2m>273.15", "2t < 0 degC" and "0degC<2t<5degC": the short name or the
-// identifier of a variable, and limits with or without a unit.
+// ParseVariableEvent reads "t2m>273.15", "t850 > 7 degC", "2t < 0 degC" and "0degC<2t<5degC": a variable as ParseVariableAt
+// reads it, and limits with or without a unit.
 //
 // Errors: another form, with the correct one.
 func ParseVariableEvent(s string) (VariableEvent, error) {
@@ -157,21 +160,23 @@ func ParseVariableEvent(s string) (VariableEvent, error) {
 		if lower >= upper {
 			return VariableEvent{}, fmt.Errorf("%q: the lower limit must be less than the upper one", s)
 		}
-		return VariableEvent{ShortName(m[2]), Event{Between, lower, upper}, unit}, nil
+		at, err := ParseVariableAt(m[2])
+		return VariableEvent{at, Event{Between, lower, upper}, unit}, err
 	}
 	m := oneSidedEvent.FindStringSubmatch(s)
 	if m == nil {
-		return VariableEvent{}, fmt.Errorf("%q is not an event: write t2m>273.15, \"t2m<0 degC\" or 0degC<t2m<5degC", s)
+		return VariableEvent{}, fmt.Errorf("%q is not an event: write %s", s, EventForms)
 	}
 	v, unit, err := limit(m[3])
 	if err != nil {
 		return VariableEvent{}, err
 	}
-	q := VariableEvent{Variable: ShortName(m[1]), Event: Event{Relation: Above, Lower: v}, Unit: unit}
+	at, err := ParseVariableAt(m[1])
+	q := VariableEvent{at, Event{Relation: Above, Lower: v}, unit}
 	if m[2] == "<" {
 		q.Event = Event{Relation: Below, Upper: v}
 	}
-	return q, nil
+	return q, err
 }
 
 // ShortName returns the short name of a variable for its short name or identifier; other words are returned unchanged.
@@ -198,9 +203,9 @@ func (q VariableEvent) String() string {
 	num := func(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) + q.Unit }
 	switch q.Event.Relation {
 	case Above:
-		return q.Variable + ">" + num(q.Event.Lower)
+		return q.VariableAt.String() + ">" + num(q.Event.Lower)
 	case Below:
-		return q.Variable + "<" + num(q.Event.Upper)
+		return q.VariableAt.String() + "<" + num(q.Event.Upper)
 	}
-	return num(q.Event.Lower) + "<" + q.Variable + "<" + num(q.Event.Upper)
+	return num(q.Event.Lower) + "<" + q.VariableAt.String() + "<" + num(q.Event.Upper)
 }

@@ -1,68 +1,11 @@
 package ensemble
 
 import (
-	"fmt"
 	"maps"
 	"path"
 	"path/filepath"
-	"regexp"
 	"strings"
 )
-
-// VariableAt is a variable, with its level if that is stated: "t@850hPa", "2t".
-type VariableAt struct {
-	Variable string
-	Level    Level
-	HasLevel bool
-}
-
-// ownName matches names of variables: of the vocabulary, or of files.
-var ownName = regexp.MustCompile(`^[A-Za-z0-9_.+-]+$`)
-
-// ParseVariableAt reads VARIABLE or VARIABLE@LEVEL, with a level as ParseLevel reads it.
-//
-// Errors: a name with other characters than letters, digits and "_.+-"; those of ParseLevel; a level of a variable of
-// the vocabulary that is at another one only.
-func ParseVariableAt(s string) (VariableAt, error) {
-	name, level, has := strings.Cut(s, "@")
-	if !ownName.MatchString(name) {
-		return VariableAt{}, fmt.Errorf("%q is not a variable: write t@850hPa, or 2t", s)
-	}
-	v := VariableAt{Variable: name, HasLevel: has}
-	if !has {
-		return v, nil
-	}
-	var err error
-	if v.Level, err = ParseLevel(level); err != nil {
-		return v, err
-	}
-	known, ok := VariableNamed(name)
-	switch {
-	case v.Level == SingleLevel:
-		return v, fmt.Errorf("%q has no level: write %s, or a level such as %s@850hPa", s, name, name)
-	case ok && !known.OnManyLevels() && v.Level.Kind != known.Level.Kind:
-		return v, fmt.Errorf("%s is at %s only: write %s", name, known.Level, name)
-	}
-	return v, nil
-}
-
-// String formats v for ParseVariableAt.
-func (v VariableAt) String() string {
-	if !v.HasLevel {
-		return v.Variable
-	}
-	return v.Variable + "@" + v.Level.String()
-}
-
-// MarshalText encodes the form that ParseVariableAt reads.
-func (v VariableAt) MarshalText() ([]byte, error) { return []byte(v.String()), nil }
-
-// UnmarshalText is the inverse of MarshalText.
-func (v *VariableAt) UnmarshalText(text []byte) error {
-	out, err := ParseVariableAt(string(text))
-	*v = out
-	return err
-}
 
 // Naming states what files miss or misstate: the quantity and the unit of their variables, by the name in the file. A
 // name may begin with a scope and a colon, as in "analyses:t2m", and then concerns only files of that scope. Leads are

@@ -5,21 +5,6 @@ import (
 	"time"
 )
 
-// TestParseVariableAt: variables with and without level, and their text.
-func TestParseVariableAt(t *testing.T) {
-	for _, s := range []string{"t@850hPa", "2t", "own.name", "sot@depth0.1-0.4m", "2t@1.5m", "tp"} {
-		v, err := ParseVariableAt(s)
-		if err != nil || v.String() != s {
-			t.Errorf("%s: %s, %v", s, v, err)
-		}
-	}
-	for _, s := range []string{"", "t 850", "t@", "t@850", "@850hPa", "2t@850hPa", "tp@single", "msl@2m"} {
-		if v, err := ParseVariableAt(s); err == nil {
-			t.Errorf("%q is %s", s, v)
-		}
-	}
-}
-
 // TestNamingScope: a key of the scope of the files has precedence, one of another scope does not count.
 func TestNamingScope(t *testing.T) {
 	n := Naming{Units: map[string]string{"x": "K", "analyses:x": "degC", "forecasts:y": "Pa"}}

@@ -1,9 +1,9 @@
 package notebooks
 
 import (
+	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -147,15 +147,16 @@ func Quantiles(probabilities ...float64) Option {
 	}}
 }
 
-// Event adds the probability of an event, such as "t2m>273.15" or "t2m<0 degC", to the products.
-// For Predict.
-func Event(question string) Option {
+// Event is an event of a variable, at all its levels or at one: "t2m>273.15", "t850>273.15", "t2m<0 degC". Limits without a unit
+// are in SI units. Predict adds its probability to the products; Score and Verify add its scores, of events above a
+// threshold. For Predict, Score and Verify.
+func Event(event string) Option {
 	return Option{"Event", func(o *options) error {
-		q, err := ensemble.ParseVariableEvent(question)
+		q, err := ensemble.ParseVariableEvent(event)
 		if err != nil {
-			return &exit.Error{Code: exit.Usage, What: err.Error(), At: "Event", Fix: `write it as "t2m>273.15"`}
+			return &exit.Error{Code: exit.Usage, What: err.Error(), At: "Event", Fix: "write it as " + ensemble.EventForms}
 		}
-		o.publish.Probabilities = append(o.publish.Probabilities, q)
+		o.publish.Probabilities, o.scoreSelection.Events = append(o.publish.Probabilities, q), append(o.scoreSelection.Events, event)
 		return nil
 	}}
 }
@@ -164,15 +165,6 @@ func Event(question string) Option {
 // select groups. For Score and Verify.
 func Metrics(ids ...string) Option {
 	return Option{"Metrics", func(o *options) error { o.scoreSelection.Scores = append(o.scoreSelection.Scores, ids...); return nil }}
-}
-
-// Above adds scores of the event that a variable exceeds a threshold: "t=273.15,280". Thresholds
-// are in SI units. For Score and Verify.
-func Above(thresholds ...string) Option {
-	return Option{"Above", func(o *options) error {
-		o.scoreSelection.Thresholds = append(o.scoreSelection.Thresholds, thresholds...)
-		return nil
-	}}
 }
 
 // Since excludes initialisation times before a date such as "2001-11-01". For Verify.
@@ -232,38 +224,24 @@ func (p variableLevel) String() string {
 	return p.variable + "@" + p.level.String()
 }
 
-// parseVariable parses "t2m", "t", "t850" (level in hPa) and "t@850hPa".
+// parseVariable parses a variable as ensemble.ParseVariableAt does. The level of a variable with one is known.
 //
 // Errors: exit 64 for an unknown variable and for an invalid level.
 func parseVariable(text string) (variableLevel, error) {
-	bad := func(why string) (variableLevel, error) {
-		return variableLevel{}, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("unknown variable %q", text), Why: why,
-			Fix: `write "t2m", "t850", "t@850hPa", or "t" for all levels; ds.Show() lists the variables`}
+	at, err := ensemble.ParseVariableAt(text)
+	v, known := ensemble.VariableNamed(at.Variable)
+	if err == nil && !known {
+		err = errors.New("it is neither the name of a variable nor a name with a pressure level")
 	}
-	name, at, found := strings.Cut(text, "@")
-	if !found {
-		if v, known := ensemble.VariableNamed(ensemble.ShortName(name)); known {
-			if v.OnManyLevels() {
-				return variableLevel{variable: v.Name}, nil
-			}
-			return variableLevel{v.Name, &v.Level}, nil
-		}
-		letters := strings.TrimRight(name, "0123456789")
-		hPa, err := strconv.Atoi(name[len(letters):])
-		v, known := ensemble.VariableNamed(ensemble.ShortName(letters))
-		if err != nil || !known || !v.OnManyLevels() || hPa == 0 {
-			return bad("it is neither the name of a variable nor a name with a pressure level")
-		}
-		level := ensemble.PressureLevel(float64(hPa))
-		return variableLevel{v.Name, &level}, nil
-	}
-	v, known := ensemble.VariableNamed(ensemble.ShortName(name))
-	if !known {
-		return bad("unknown name")
-	}
-	level, err := ensemble.ParseLevel(at)
 	if err != nil {
-		return bad(err.Error())
+		return variableLevel{}, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("unknown variable %q", text), Why: err.Error(),
+			Fix: "write " + ensemble.NameForms + ", or t for all levels; ds.Show() lists the variables"}
 	}
-	return variableLevel{v.Name, &level}, nil
+	switch {
+	case at.HasLevel:
+		return variableLevel{v.Name, &at.Level}, nil
+	case !v.OnManyLevels():
+		return variableLevel{v.Name, &v.Level}, nil
+	}
+	return variableLevel{variable: v.Name}, nil
 }

@@ -134,9 +134,9 @@ func (p *Prediction) Quantile(name string, below float64) *Field {
 func (p *Prediction) Probability(question string) *Field {
 	q, err := ensemble.ParseVariableEvent(question)
 	if err != nil {
-		return &Field{err: &exit.Error{Code: exit.Usage, What: err.Error(), At: "Probability", Fix: `write it as "t2m>273.15"`}}
+		return &Field{err: &exit.Error{Code: exit.Usage, What: err.Error(), At: "Probability", Fix: "write it as " + ensemble.EventForms}}
 	}
-	return p.field(q.Variable, product.Probability, "probability of "+question, nil)
+	return p.field(q.VariableAt.String(), product.Probability, "probability of "+question, nil)
 }
 
 // Member returns a calibrated member of a variable. Predict publishes them with the option CalibratedMembers.
@@ -207,10 +207,10 @@ func (p *Prediction) field(name string, kind product.Kind, what string, keep fun
 }
 
 // Score verifies the prediction with analyses of its valid times. It uses the analyses of the
-// dataset, or the files of the dataset if it was opened without analyses. Accepts Above and
+// dataset, or the files of the dataset if it was opened without analyses. Accepts Event and
 // Metrics.
 func (p *Prediction) Score(analyses *Dataset, opts ...Option) *Scores {
-	o, err := applyOptions("Score", opts, "Above", "Metrics")
+	o, err := applyOptions("Score", opts, "Event", "Metrics")
 	err = cmp.Or(p.err, analyses.err, err)
 	if err != nil {
 		return &Scores{err: err}

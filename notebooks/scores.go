@@ -108,11 +108,11 @@ func (s *Scores) draw(by func(*score.Result, ...string) []report.Picture, ids []
 
 // Verify computes the predictions for all initialisation times of a dataset and verifies them with
 // its analyses. Existing results are reused. Scores of the training period are too good; use Since
-// and Until to exclude it. Accepts Above, Metrics, Since and Until.
+// and Until to exclude it. Accepts Event, Metrics, Since and Until.
 //
 // Errors: 64 for options, 65 and 66 for the files, 66 if no initialisation time is left.
 func (r *Run) Verify(d *Dataset, opts ...Option) (*Scores, error) {
-	o, err := applyOptions("Verify", opts, "Above", "Metrics", "Since", "Until")
+	o, err := applyOptions("Verify", opts, "Event", "Metrics", "Since", "Until")
 	err = cmp.Or(r.err, d.err, err)
 	if err != nil {
 		return nil, err

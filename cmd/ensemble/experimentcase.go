@@ -58,7 +58,7 @@ func (c *caseFlags) bind() {
 	f.StringVar(&o.Track, "track", "", "CSV `FILE` with columns time,lat,lon,radius_km")
 	f.Float64Var(&o.EFIRadius, "largest-efi", 0, "radius in `KM` of the disc with the largest mean index, over all initialisations")
 	f.StringSliceVar(&o.Inits, "init", nil, "`LIST` of initialisations, such as 2016-02-19 (default: all)")
-	f.StringSliceVar(&o.Variables, "variable", nil, "`LIST` of variables (default: all)")
+	f.StringSliceVar(&o.Variables, "variable", nil, "`LIST` of variables, such as 2t or t850 (default: all)")
 	f.IntVar(&o.Maps, "maps", casestudy.DefaultMaps, "`NUMBER` of initialisations a target that are drawn as maps")
 	f.StringVar(&o.Verify.Climate, "climate", "", "`FILE` with climate quantiles (default: that of --run-dir)")
 	sparseFlag(f, &o.Verify.Sparse)

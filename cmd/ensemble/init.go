@@ -27,7 +27,7 @@ func initCommand(a *app) *cobra.Command {
 		Args:        atLeastOneArg,
 	}
 	var o draft.Options
-	cmd.Flags().StringSliceVar(&o.Targets, "target", nil, "`VARIABLE`s to predict, such as 2t or t@850hPa (repeatable; default: the first that offices ask for)")
+	cmd.Flags().StringSliceVar(&o.Targets, "target", nil, "`VARIABLE`s to predict, such as 2t, t850 or t@850hPa (repeatable; default: the first that offices ask for)")
 	sparseFlag(cmd.Flags(), &o.Input.Sparse)
 	layout, naming := layoutFlags(cmd.Flags()), namingFlags(cmd.Flags())
 	cmd.RunE = a.runJob(func(ctx context.Context, files []string) (result, error) {

@@ -204,7 +204,7 @@ func publishingFlags(cmd *cobra.Command) func() []config.Flag {
 	f := cmd.Flags()
 	f.StringSlice("products", nil, "`LIST` of products: "+strings.Join(config.ProductNames, ", "))
 	f.StringSlice("quantiles", nil, "`LIST` of quantiles, such as 0.1,0.5,0.9")
-	f.StringArray("probability", nil, "`EVENT` whose probability is published, such as \"t2m>273.15\" or 0degC<t2m<5degC (repeatable)")
+	f.StringArray("probability", nil, "`EVENT` whose probability is published, such as \"t2m>273.15\", \"t850>7 degC\" or 0degC<t2m<5degC (repeatable)")
 	f.StringSlice("format", nil, "file formats: netcdf, grib2, zarr, zarr3 (default netcdf)")
 	f.String("longitude", "", "range of longitudes: keep, 0_360 or 180_180 (default keep)")
 	f.String("nc-profile", "", "quantiles, events and members in NetCDF: dimensions (xarray) or a variable each (cdo) (default xarray)")

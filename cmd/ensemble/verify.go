@@ -32,7 +32,7 @@ func verifyCommand(a *app) *cobra.Command {
 			"  ensemble verify --forecast products/*/*.nc --analysis an/*.nc \\\n" +
 			"    --members fc/*.grib2 --run-dir runs/a --out scores\n" +
 			"  ensemble verify --forecast products/*/*.nc --analysis an/*.nc \\\n" +
-			"    --scores default,brier,reliability --above 2t=273.15 --region europe\n" +
+			"    --scores default,brier,reliability --event \"2t>273.15\" --region europe\n" +
 			"  ensemble verify --forecast products/*/*.nc --analysis an/*.nc \\\n" +
 			"    --members fc/*.grib2 --fields scores.nc\n" +
 			"  ensemble verify --join sums/2024-01.sums sums/2024-02.sums --out scores\n" +
@@ -72,9 +72,9 @@ func (v *verifyFlags) bind() {
 	f.StringVar(&v.o.RunDir, "run-dir", "", "run `DIR` of the model, for its baselines")
 	f.StringVarP(&v.o.Out, "out", "o", "", "`DIR` for scores.json, scores.csv and tables in Parquet")
 	f.StringSliceVar(&v.o.Selection.Scores, "scores", nil, "`LIST` of score IDs, or default, or all (docs/verification.md)")
-	f.StringArrayVar(&v.o.Selection.Thresholds, "above", nil, "thresholds of events in SI units, `VARIABLE=VALUE,VALUE` (repeatable)")
+	f.StringArrayVar(&v.o.Selection.Events, "event", nil, "`EVENT` above a threshold that is scored, such as \"t2m>273.15\" or \"t850>7 degC\" (repeatable)")
 	f.StringArrayVar(&v.o.Selection.Regions, "region", nil, "additional `REGION`, by name or NAME=SOUTH:NORTH:WEST:EAST (repeatable)")
-	f.StringVar(&v.radius, "radius", "", "radius of discs for the fractions skill score of --above, a `DISTANCE` such as 50km")
+	f.StringVar(&v.radius, "radius", "", "radius of discs for the fractions skill score of --event, a `DISTANCE` such as 50km")
 	f.BoolVar(&v.o.Selection.Seasons, "seasons", false, "also compute scores of each season")
 	f.StringVar(&v.o.By, "by", "", "also compute the reduction in CRPS in each `PERIOD`: year, season or month, and its trend")
 	f.StringVar(&v.o.Selection.Weights, "weights", scoring.WeightsByArea, "weights of grid points: area, or `none` as in the published tables of ENS-10")

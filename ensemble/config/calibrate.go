@@ -34,7 +34,7 @@ func calibrateKeys() []schema.Key {
 		{Path: "calibrate.probabilities", Default: NoCalibration, Check: OneOf(NoCalibration, IsotonicCalibration, ReliabilityCalibration), Example: IsotonicCalibration,
 			Help: "Calibration of event probabilities on the validation data, applied by `ensemble predict`: isotonic regression, or a reliability table."},
 		{Path: "calibrate.events", Example: "[t2m>273.15, \"tp>5 mm\"]",
-			Help: "Events whose probabilities are calibrated: a target above or below a threshold. Thresholds without a unit are in SI units."},
+			Help: "Events whose probabilities are calibrated: a target, or a target at a level, above or below a threshold. Thresholds without a unit are in SI units."},
 	}
 }
 
@@ -59,8 +59,10 @@ func (c *TrainConfig) checkCalibrate() []*exit.Error {
 		add("calibrate.probabilities", "head "+string(c.Model.Head)+" predicts no probabilities", "", "set model.head: distribution, or calibrate.probabilities: none")
 	}
 	for _, q := range k.Events {
-		if !slices.ContainsFunc(c.Data.Targets, func(t Target) bool { return t.Variable == q.Variable }) {
-			add("calibrate.events", "event "+q.String()+" is not about a target", "the targets are "+strings.Join(targetNames(c.Data.Targets), ", "), "use variables of data.targets")
+		if !slices.ContainsFunc(c.Data.Targets, func(t Target) bool {
+			return slices.ContainsFunc(t.Levels, func(l ensemble.Level) bool { return q.Matches(t.Variable, l) })
+		}) {
+			add("calibrate.events", "event "+q.String()+" is not about a target", "the targets are "+strings.Join(targetNames(c.Data.Targets), ", "), "use variables and levels of data.targets")
 		}
 		if q.Event.Relation == ensemble.Between {
 			add("calibrate.events", "event "+q.String()+" has two thresholds", "its probability follows from those of both thresholds", "give one event for each threshold")

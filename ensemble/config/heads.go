@@ -110,6 +110,9 @@ func (c *TrainConfig) checkThresholds() []*exit.Error {
 			"remove it, or set model.head: distribution, model.method: "+string(JointMethod)+" and model.family: "+strings.Join(dist.HeadNames(hasThresholdedCRPS), ", "))
 	}
 	for _, q := range loss.Threshold {
+		if q.HasLevel {
+			add(fmt.Sprintf("%s: the event has a level", q), "the loss has events at all levels of a target", "write "+q.Variable+" without a level")
+		}
 		if !slices.ContainsFunc(c.Data.Targets, func(t Target) bool { return ensemble.ShortName(t.Variable) == q.Variable }) {
 			add(fmt.Sprintf("%s: %s is not a target", q, q.Variable), "want a variable of data.targets", "use a target, or remove the event")
 		}

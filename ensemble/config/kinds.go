@@ -195,7 +195,7 @@ var kinds = schema.Kinds{
 		JSON:   map[string]any{"type": "string"},
 	},
 	reflect.TypeFor[ensemble.VariableEvent](): {
-		Want: "an event such as t2m>273.15, \"t2m<0 degC\" or 0degC<t2m<5degC",
+		Want: "an event such as " + ensemble.EventForms,
 		Parse: func(n *yaml.Node, _ string) (any, error) {
 			if n.Tag != "!!str" {
 				return nil, schema.ErrKind

@@ -32,7 +32,7 @@ type Options struct {
 	Track     string         // file for ReadTrack
 	EFIRadius float64        // radius in km of the disc with the largest mean EFI
 	Inits     []string       // as 1984-03-02 or 1984-03-02T00Z; empty: all, with a track those it covers
-	Variables []string       // empty: all
+	Variables []string       // as ensemble.ParseVariableAt reads them; empty: all
 	Maps      int            // initialisations of each target with maps, the first ones
 	Version   string
 }
@@ -215,6 +215,14 @@ func Run(ctx context.Context, o Options) (*CaseStudy, error) {
 	if err := s.checkArea(); err != nil {
 		return nil, err
 	}
+	var wanted []ensemble.VariableAt
+	for _, text := range o.Variables {
+		v, err := ensemble.ParseVariableAt(text)
+		if err != nil {
+			return nil, areaError(fmt.Sprintf("invalid variable %q", text), "--variable", err.Error(), "write it as "+ensemble.NameForms)
+		}
+		wanted = append(wanted, v)
+	}
 	defer s.Close()
 	if err := s.Open(ctx); err != nil {
 		return nil, err
@@ -226,7 +234,7 @@ func Run(ctx context.Context, o Options) (*CaseStudy, error) {
 		}
 	}
 	for _, t := range s.Targets {
-		if len(o.Variables) > 0 && !slices.Contains(o.Variables, t.Key.Variable) {
+		if len(wanted) > 0 && !slices.ContainsFunc(wanted, func(v ensemble.VariableAt) bool { return v.Matches(t.Key.Variable, t.Key.Level) }) {
 			continue
 		}
 		events, err := s.events(ctx, t)

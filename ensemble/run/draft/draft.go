@@ -152,7 +152,7 @@ func (p *plan) chooseTargets(wanted []string) error {
 	for _, text := range wanted {
 		w, err := ensemble.ParseVariableAt(text)
 		if err != nil {
-			return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("invalid target %q", text), At: "--target", Why: err.Error(), Fix: "write it like `--target t@850hPa` or `--target 2t`"}
+			return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("invalid target %q", text), At: "--target", Why: err.Error(), Fix: "write it like `--target t850`, `--target t@850hPa` or `--target 2t`"}
 		}
 		q, err := p.find(all, w)
 		if err != nil {
@@ -187,7 +187,7 @@ func (p *plan) chooseTargets(wanted []string) error {
 // Errors: exit 64, with the nearest one.
 func (p *plan) find(all []quantity, w ensemble.VariableAt) (quantity, error) {
 	matches := func(q quantity) bool {
-		return (q.variable == w.Variable || ensemble.ShortName(w.Variable) == q.variable) && (!w.HasLevel || q.level == w.Level)
+		return q.variable == w.Variable && (!w.HasLevel || q.level == w.Level)
 	}
 	if i := slices.IndexFunc(all, func(q quantity) bool { return matches(q) && p.hasAnalyses(q) }); i >= 0 {
 		return all[i], nil

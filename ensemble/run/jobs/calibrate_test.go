@@ -163,6 +163,7 @@ func TestCalibrateRefuses(t *testing.T) {
 		{[]string{"calibrate.distribution=normal"}, "calibrate.distribution"},
 		{[]string{"calibrate.events=[t>270]"}, "calibrate.events without calibration of probabilities"},
 		{[]string{"calibrate.probabilities=isotonic", "calibrate.events=[gh>5000]"}, "is not about a target"},
+		{[]string{"calibrate.probabilities=isotonic", "calibrate.events=[t700>270]"}, "event t@700hPa>270 is not about a target"},
 		{[]string{"calibrate.probabilities=isotonic", "calibrate.events=[270<t<280]"}, "two thresholds"},
 	} {
 		if _, err := config.LoadTrain(config.Sources{Files: []string{path}, Set: c.set}); exit.CodeOf(err) != exit.Usage || !strings.Contains(err.Error(), c.text) {

@@ -105,6 +105,8 @@ func checkCaseStudy(t *testing.T, o verify.Options) {
 		{func(o *casestudy.Options) { o.Verify.RunDir = "" }, "no extreme forecast index"},
 		{func(o *casestudy.Options) { o.Inits = []string{"1999-01-01"} }, "this initialisation is not published"},
 		{func(o *casestudy.Options) { o.Variables = []string{"tp"} }, "no product has these variables"},
+		{func(o *casestudy.Options) { o.Variables = []string{"t700"} }, "no product has these variables"},
+		{func(o *casestudy.Options) { o.Variables = []string{"t@850"} }, "invalid variable"},
 		{func(o *casestudy.Options) { o.EFIRadius, o.Box = 0, "nowhere=89.9:90:1:1.0001" }, "the box contains no grid point"},
 	} {
 		bad := extreme

@@ -37,6 +37,9 @@ func TestFamilyNames(t *testing.T) {
 		if err := load("train.loss.threshold=[10si>1m/s]"); allowed != (err == nil) {
 			t.Errorf("%s: a threshold is allowed: %v, and %v", r.ID, allowed, err)
 		}
+		if err := load("train.loss.threshold=[10si@10m>1m/s]"); allowed && (err == nil || !strings.Contains(err.Error(), "write 10si without a level")) {
+			t.Errorf("%s: a threshold at a level: %v", r.ID, err)
+		}
 		for _, rule := range []dist.Rule{dist.CRPSRule, dist.PinballRule, dist.CrossEntropyRule} {
 			if err := load("train.loss.kind=" + string(rule)); (r.Head && r.HasRule(rule)) != (err == nil) {
 				t.Errorf("%s is trained with %s: %v", r.ID, rule, err)

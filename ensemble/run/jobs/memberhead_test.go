@@ -35,7 +35,7 @@ func TestNetworkOfMembers(t *testing.T) {
 		t.Fatal(err)
 	}
 	publish := config.Publishing{Products: []string{config.MeanProduct, config.SpreadProduct, config.MembersProduct, config.QuantilesProduct, config.ProbabilitiesProduct},
-		Quantiles: []float64{0.5}, Probabilities: []ensemble.VariableEvent{{Variable: "t", Event: ensemble.Event{Relation: ensemble.Above, Lower: 280}}}}
+		Quantiles: []float64{0.5}, Probabilities: []ensemble.VariableEvent{{VariableAt: ensemble.VariableAt{Variable: "t"}, Event: ensemble.Event{Relation: ensemble.Above, Lower: 280}}}}
 	predicted, err := predict.Run(context.Background(), predict.Options{RunDir: runDir, Input: f.GRIB2[17:], Out: out, Formats: []product.Format{product.NetCDF}, Version: "test", Publish: publish})
 	if err != nil {
 		t.Fatal(err)

@@ -20,7 +20,7 @@ import (
 )
 
 var allProducts = []string{"products=[mean, spread, quantiles, probabilities, members]", "quantiles=[0.1, 0.5, 0.875]",
-	"probabilities=[\"t>0 degC\", t<270, 270<t<275]"}
+	"probabilities=[\"t>0 degC\", t850<270, 270<t@850hPa<275]"}
 
 // All products of one initialisation: each field follows from mean and spread, and members have the rank
 // order of the raw ones.
@@ -184,6 +184,7 @@ func TestPredictRefusesProducts(t *testing.T) {
 		text string
 	}{
 		{[]string{"probabilities=[2t>0degC]"}, "t at 850hPa"},
+		{[]string{"probabilities=[t700>280]"}, "t@700hPa of t@700hPa>280 is not predicted"},
 		{[]string{"probabilities=[t>5hPa]"}, "unit hPa does not apply to t"},
 		{[]string{"output.variables=[gh]"}, "variable gh is not predicted"},
 		{[]string{"output.levels=[700hPa]"}, "level 700hPa"},
@@ -207,7 +208,7 @@ func TestPredictRefusesProducts(t *testing.T) {
 	if _, err := predict.ChooseProducts(m, runtest.Publishing(t, "quantiles=[0.5]"), nil, ""); exit.CodeOf(err) != exit.Usage || !strings.Contains(err.Error(), "no quantiles") {
 		t.Errorf("quantiles of a spread: %v", err)
 	}
-	if e, err := task.EventSI(ensemble.VariableEvent{Variable: "2t", Event: ensemble.Event{Relation: ensemble.Between, Lower: 0, Upper: 5}, Unit: "degC"}); err != nil || e.Lower != 273.15 || e.Upper != 278.15 {
+	if e, err := task.EventSI(ensemble.VariableEvent{VariableAt: ensemble.VariableAt{Variable: "2t"}, Event: ensemble.Event{Relation: ensemble.Between, Lower: 0, Upper: 5}, Unit: "degC"}); err != nil || e.Lower != 273.15 || e.Upper != 278.15 {
 		t.Errorf("0 to 5 degC is %s, %v", e, err)
 	}
 }

@@ -19,11 +19,11 @@ import (
 // chosenScores verifies with selected scores, thresholds, a region and seasons, and reads the output.
 func chosenScores(t *testing.T, o verify.Options) {
 	t.Helper()
-	o.Selection = scoring.Selection{Scores: []string{"crps_fair", "brier", "reliability"}, Thresholds: []string{"t=280,270"}, Regions: []string{"north=0:90:0:360"}, Seasons: true}
+	o.Selection = scoring.Selection{Scores: []string{"crps_fair", "brier", "reliability"}, Events: []string{"t>280", "t>270"}, Regions: []string{"north=0:90:0:360"}, Seasons: true}
 	none := o
-	none.Selection.Thresholds = []string{"t=280,270", "u=3"}
-	if _, err := verify.Run(context.Background(), none); exit.CodeOf(err) != exit.Usage || !strings.Contains(err.Error(), "thresholds of u") {
-		t.Errorf("thresholds of a variable that the products do not have: %v", err)
+	none.Selection.Events = []string{"t>280", "t>270", "u>3"}
+	if _, err := verify.Run(context.Background(), none); exit.CodeOf(err) != exit.Usage || !strings.Contains(err.Error(), "no mean and spread of u") {
+		t.Errorf("an event of a variable that the products do not have: %v", err)
 	}
 	r, err := verify.Run(context.Background(), o)
 	if err != nil {
@@ -80,9 +80,10 @@ func TestScoreSelection(t *testing.T) {
 		want   string
 	}{
 		{scoring.Selection{Scores: []string{"crps"}}, `unknown score "crps"`},
-		{scoring.Selection{Thresholds: []string{"273"}}, "lacks a variable"},
-		{scoring.Selection{Thresholds: []string{"t=warm"}}, `"warm" is not a number`},
-		{scoring.Selection{Thresholds: []string{"t=NaN"}}, `"NaN" is not a number`},
+		{scoring.Selection{Events: []string{"273"}}, "is not an event: write"},
+		{scoring.Selection{Events: []string{"t>warm"}}, `"warm" is not a number`},
+		{scoring.Selection{Events: []string{"t850<280"}}, "is not above a threshold"},
+		{scoring.Selection{Events: []string{"t>5hPa"}}, "unit hPa does not apply to t"},
 		{scoring.Selection{Regions: []string{"moon"}}, `unknown region "moon"`},
 	} {
 		_, err := verify.Run(context.Background(), verify.Options{Forecast: []string{"nowhere"}, Selection: c.choice})

@@ -92,7 +92,7 @@ func familiesFallBack(t *testing.T, families ...*dist.Family) {
 			runtest.Must(t, m.Save(filepath.Join(runDir, "model")))
 			traintest.UpdateModelChecksum(t, runDir)
 			publish := config.Publishing{Products: []string{config.MeanProduct, config.SpreadProduct, config.QuantilesProduct, config.ProbabilitiesProduct, config.ParametersProduct},
-				Quantiles: []float64{0.9}, Probabilities: []ensemble.VariableEvent{{Variable: "t", Event: ensemble.Event{Relation: ensemble.Above, Lower: 275}}}}
+				Quantiles: []float64{0.9}, Probabilities: []ensemble.VariableEvent{{VariableAt: ensemble.VariableAt{Variable: "t"}, Event: ensemble.Event{Relation: ensemble.Above, Lower: 275}}}}
 			var rawMean []float64
 			check := func(got map[string][]float32, mean, std func(p int) float64) {
 				t.Helper()

@@ -47,7 +47,7 @@ func (ch *productChoice) unitWarnings() (out []string) {
 // certainEvents names published events with limits without a unit whose probability is 0 or 1 at all points.
 func (ch *productChoice) certainEvents(p *product.Product) (out []string) {
 	for _, f := range p.Fields {
-		at := slices.IndexFunc(ch.unitless, func(q ensemble.VariableEvent) bool { return q.Variable == f.Variable && q.Event == f.Event })
+		at := slices.IndexFunc(ch.unitless, func(q ensemble.VariableEvent) bool { return q.Matches(f.Variable, f.Level) && q.Event == f.Event })
 		if f.Kind != product.Probability || at < 0 {
 			continue
 		}
@@ -257,7 +257,7 @@ func quantiles(c config.Publishing, f product.Field, distribution string) (out [
 func probabilities(c config.Publishing, f product.Field, distribution string) (out []product.Field, err error) {
 	f.Kind, f.Distribution = product.Probability, distribution
 	for _, q := range c.Probabilities {
-		if q.Variable != f.Variable {
+		if !q.Matches(f.Variable, f.Level) {
 			continue
 		}
 		if f.Event, err = task.EventSI(q); err != nil {
@@ -304,11 +304,25 @@ func (ch *productChoice) checkNames(c config.Publishing) error {
 		}
 	}
 	for _, q := range c.Probabilities {
-		if !slices.Contains(k.TargetVariables(), q.Variable) || !isSelected(c.Output.Variables, q.Variable) {
-			return none("probabilities", "variable "+q.Variable+" of "+q.String())
+		if !ch.predicts(c, q.VariableAt) {
+			return none("probabilities", q.VariableAt.String()+" of "+q.String())
 		}
 	}
 	return nil
+}
+
+// predicts reports whether a name means a target of the model that is selected.
+func (ch *productChoice) predicts(c config.Publishing, v ensemble.VariableAt) bool {
+	k := &ch.model.Task
+	levels := k.Features.Axes.Levels
+	for at, weight := range k.TargetWeights {
+		variable := k.Targets[at/len(levels)].Variable
+		level := levels[at%len(levels)].ForVariable(variable)
+		if weight != 0 && v.Matches(variable, level) && isSelected(c.Output.Variables, variable) && isSelected(c.Output.Levels, level) {
+			return true
+		}
+	}
+	return false
 }
 
 // isSelected reports whether a list contains an item or is empty.

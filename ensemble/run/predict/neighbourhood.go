@@ -21,7 +21,7 @@ func (ch *productChoice) neighbourhoods(c config.Publishing, word string, f prod
 		f.Kind, f.Distribution = product.NeighbourhoodAny, family.Name+"; of members: "+ch.coupling.Description()
 	}
 	for _, q := range c.Probabilities {
-		if q.Variable != f.Variable {
+		if !q.Matches(f.Variable, f.Level) {
 			continue
 		}
 		if f.Event, err = task.EventSI(q); err != nil {

@@ -10,7 +10,7 @@ import (
 
 // A misspelt score is found before any file is read.
 func ExampleSelection_Check() {
-	c := scoring.Selection{Scores: []string{"default", "crps_fare"}, Thresholds: []string{"2t=273.15"}}
+	c := scoring.Selection{Scores: []string{"default", "crps_fare"}, Events: []string{"2t>273.15"}}
 	var e *exit.Error
 	if errors.As(c.Check(), &e) {
 		fmt.Println(int(e.Code), e.What+":", e.At+":", e.Why)

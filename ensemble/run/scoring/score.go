@@ -134,7 +134,7 @@ func (j TargetOptions) Begin(f Shape) (*Scoring, error) {
 	if j.Grid.Kind == ensemble.Points {
 		area.NX = 0 // neighbours in a list of points are not neighbours in space
 	}
-	chosen, err := j.Selection.options(j.Target.Variable, j.Grid)
+	chosen, err := j.Selection.options(j.Target, j.Grid)
 	if err != nil {
 		return nil, err
 	}

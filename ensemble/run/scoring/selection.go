@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/ensemble/model/task"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/io/table"
 	"github.com/ensemble-weather/ensemble/postproc/score"
@@ -17,12 +18,12 @@ import (
 
 // Selection selects scores in addition to the default, as on the command line. The zero value is the default.
 type Selection struct {
-	Scores     []string // IDs; "default" and "all" expand to several
-	Thresholds []string // thresholds of events: VARIABLE=VALUE[,VALUE…], in the variable's unit
-	Regions    []string // names of score.Boxes, or NAME=SOUTH:NORTH:WEST:EAST in degrees
-	Seasons    bool     // also score each season
-	Weights    string   // weights of points in means: WeightsByArea (also if empty) or NoWeights
-	Radius     float64  // of discs around points, in m, for scores of fractions; 0: none
+	Scores  []string // IDs; "default" and "all" expand to several
+	Events  []string // above a threshold, as ensemble.ParseVariableEvent reads them; without a unit in SI units
+	Regions []string // names of score.Boxes, or NAME=SOUTH:NORTH:WEST:EAST in degrees
+	Seasons bool     // also score each season
+	Weights string   // weights of points in means: WeightsByArea (also if empty) or NoWeights
+	Radius  float64  // of discs around points, in m, for scores of fractions; 0: none
 }
 
 // Weights of points in spatial means.
@@ -64,8 +65,8 @@ func (c Selection) Check() error {
 	if id := slices.IndexFunc(c.Scores, func(id string) bool {
 		s := score.ByID(id)
 		return s != nil && s.Needs&score.Events != 0
-	}); id >= 0 && len(c.Thresholds) == 0 {
-		return bad("--scores "+c.Scores[id], fmt.Errorf("%s needs the threshold of an event", c.Scores[id]), "add --above VARIABLE=VALUE,VALUE, as in --above 2t=273.15,303.15")
+	}); id >= 0 && len(c.Events) == 0 {
+		return bad("--scores "+c.Scores[id], fmt.Errorf("%s needs an event", c.Scores[id]), "add --event EVENT, as in --event \"2t>273.15\"")
 	}
 	needsRadius := func(id string) bool { s := score.ByID(id); return s != nil && s.Needs&score.Fractions != 0 }
 	if id := slices.IndexFunc(c.Scores, needsRadius); id >= 0 && c.Radius == 0 {
@@ -74,15 +75,19 @@ func (c Selection) Check() error {
 	if c.Radius > 0 && c.Scores != nil && !slices.ContainsFunc(c.IDs(), needsRadius) {
 		return bad("--radius", errors.New("no selected score has a neighbourhood"), "add --scores default,"+score.FSS.ID+", or remove it")
 	}
-	if c.Radius > 0 && len(c.Thresholds) == 0 {
-		return bad("--radius", fmt.Errorf("%s needs the threshold of an event", score.FSS.ID), "add --above VARIABLE=VALUE,VALUE, as in --above 2t=273.15,303.15")
+	if c.Radius > 0 && len(c.Events) == 0 {
+		return bad("--radius", fmt.Errorf("%s needs an event", score.FSS.ID), "add --event EVENT, as in --event \"2t>273.15\"")
 	}
 	if c.Weights != "" && c.Weights != WeightsByArea && c.Weights != NoWeights {
 		return bad("--weights "+c.Weights, fmt.Errorf("unknown weights %q", c.Weights), "give "+WeightsByArea+" or "+NoWeights)
 	}
-	for _, text := range c.Thresholds {
-		if _, _, err := parseThresholds(text); err != nil {
-			return bad("--above "+text, err, "give VARIABLE=VALUE,VALUE, as in 2t=273.15,303.15")
+	for _, text := range c.Events {
+		if _, _, err := exceedance(text); err != nil {
+			fix := "write an event above a threshold, as in 2t>273.15, t850>280 or \"2t>0 degC\""
+			if e := (*exit.Error)(nil); errors.As(err, &e) { // of the unit
+				err, fix = errors.New(e.What), e.Fix
+			}
+			return bad("--event "+text, err, fix)
 		}
 	}
 	for _, text := range c.Regions {
@@ -108,15 +113,25 @@ func (c Selection) IDs() (out []string) {
 	return out
 }
 
-// CheckVariables checks that each threshold is of a verified variable.
+// CheckEvents checks that each event is of a verified target.
 //
 // Errors: exit 64.
-func (c Selection) CheckVariables(verified []string) error {
-	for _, text := range c.Thresholds {
-		if name, _, err := parseThresholds(text); err == nil && !slices.Contains(verified, name) {
-			return &exit.Error{Code: exit.Usage, What: "thresholds of " + name + " select nothing", At: "--above " + text, Why: "the products have no mean and spread of " + name,
-				Fix: "give thresholds of " + strings.Join(verified, " or ")}
+func (c Selection) CheckEvents(verified []score.Target) error {
+	for _, text := range c.Events {
+		at, _, err := exceedance(text)
+		if err != nil || slices.ContainsFunc(verified, func(t score.Target) bool { return at.Matches(t.Variable, t.Level) }) {
+			continue
 		}
+		var names []string
+		for _, t := range verified {
+			known, _ := ensemble.VariableNamed(t.Variable)
+			name := ensemble.VariableAt{Variable: t.Variable, Level: t.Level, HasLevel: known.OnManyLevels()}.String()
+			if !slices.Contains(names, name) {
+				names = append(names, name)
+			}
+		}
+		return &exit.Error{Code: exit.Usage, What: "event " + text + " selects nothing", At: "--event " + text, Why: "the products have no mean and spread of " + at.String(),
+			Fix: "give events of " + strings.Join(names, " or ")}
 	}
 	return nil
 }
@@ -139,8 +154,8 @@ func (c Selection) Unscored(all []*Scoring) (warnings []string) {
 			warnings = append(warnings, fmt.Sprintf("--scores %s: not computed, as no system has what it needs: %s", id, s.Inputs()))
 		}
 	}
-	if len(c.Thresholds) > 0 && !slices.ContainsFunc(score.Table, func(s *score.Score) bool { return s.Needs&score.Events != 0 && scored(s.ID) }) {
-		warnings = append(warnings, "--above selects nothing: no selected score has a threshold; add --scores default,brier")
+	if len(c.Events) > 0 && !slices.ContainsFunc(score.Table, func(s *score.Score) bool { return s.Needs&score.Events != 0 && scored(s.ID) }) {
+		warnings = append(warnings, "--event selects nothing: no selected score is of events; add --scores default,brier")
 	}
 	return warnings
 }
@@ -162,7 +177,11 @@ func (s *Scoring) ThresholdWarnings() (warnings []string) {
 	}
 	both, rest := matchingAll(s.options.Thresholds, s.Published.Thresholds)
 	if len(rest) > 0 {
-		warnings = append(warnings, fmt.Sprintf("published probabilities of %s are not scored: add --above %s=%s", s.Target.Variable, s.Target.Variable, list(rest)))
+		var add []string
+		for _, v := range rest {
+			add = append(add, fmt.Sprintf(`--event "%s>%g"`, s.Target.Variable, v))
+		}
+		warnings = append(warnings, fmt.Sprintf("published probabilities of %s are not scored: add %s", s.Target.Variable, strings.Join(add, " ")))
 	}
 	if other := slices.DeleteFunc(slices.Clone(s.options.Thresholds), func(x float64) bool { return slices.Contains(both, x) }); len(other) > 0 {
 		warnings = append(warnings, fmt.Sprintf("%s above %s: scores of the network are computed from its mean and spread or parameters, as no such probability is published", s.Target.Variable, list(other)))
@@ -170,34 +189,33 @@ func (s *Scoring) ThresholdWarnings() (warnings []string) {
 	return warnings
 }
 
-// parseThresholds parses VARIABLE=VALUE[,VALUE…].
-func parseThresholds(text string) (variable string, values []float64, err error) {
-	variable, list, ok := strings.Cut(text, "=")
-	if !ok || variable == "" || list == "" {
-		return "", nil, fmt.Errorf("%q lacks a variable or a value", text)
+// exceedance parses an event above a threshold, in SI units.
+//
+// Errors: those of ensemble.ParseVariableEvent and task.EventSI, and another event.
+func exceedance(text string) (at ensemble.VariableAt, threshold float64, err error) {
+	q, err := ensemble.ParseVariableEvent(text)
+	if err != nil {
+		return at, 0, err
 	}
-	for part := range strings.SplitSeq(list, ",") {
-		v, err := strconv.ParseFloat(part, 64)
-		if err != nil || v != v {
-			return "", nil, fmt.Errorf("%q is not a number", part)
-		}
-		values = append(values, v)
+	if q.Event.Relation != ensemble.Above {
+		return at, 0, fmt.Errorf("%s is not above a threshold; the opposite event has the same Brier score", q)
 	}
-	return ensemble.ShortName(variable), values, nil
+	e, err := task.EventSI(q)
+	return q.VariableAt, e.Lower, err
 }
 
 // options returns the score options of one target on its grid.
 //
 // Errors: exit 64 for a region without points.
-func (c Selection) options(variable string, g *ensemble.Grid) (score.Options, error) {
+func (c Selection) options(t score.Target, g *ensemble.Grid) (score.Options, error) {
 	o := score.Options{Scores: c.IDs(), Seasons: c.Seasons}
-	for _, text := range c.Thresholds {
-		name, values, err := parseThresholds(text)
+	for _, text := range c.Events {
+		at, threshold, err := exceedance(text)
 		if err != nil {
 			return o, err
 		}
-		if name == variable {
-			o.Thresholds = append(o.Thresholds, values...)
+		if at.Matches(t.Variable, t.Level) {
+			o.Thresholds = append(o.Thresholds, threshold)
 		}
 	}
 	slices.Sort(o.Thresholds)

@@ -70,12 +70,12 @@ type (
 		PublishedFields int  `json:"published"`
 	}
 	headerSelection struct {
-		Scores     []string `json:"scores"`
-		Thresholds []string `json:"thresholds"`
-		Regions    []string `json:"regions"`
-		Seasons    bool     `json:"seasons"`
-		Weights    string   `json:"weights"`
-		Radius     float64  `json:"radius"`
+		Scores  []string `json:"scores"`
+		Events  []string `json:"events"`
+		Regions []string `json:"regions"`
+		Seasons bool     `json:"seasons"`
+		Weights string   `json:"weights"`
+		Radius  float64  `json:"radius"`
 	}
 )
 

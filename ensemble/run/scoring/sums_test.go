@@ -135,7 +135,7 @@ func TestSumsHaveTheirOwnNames(t *testing.T) {
 	h, err := json.Marshal(SumsHeader{Target: headerTarget{"t", ensemble.PressureLevel(850), ensemble.Lead(time.Hour), "K"}, Grid: &ensemble.Grid{NX: 1, NY: 1, Lat: []float64{0}, Lon: []float64{0}}})
 	const wantTarget = `{"target":{"variable":"t","level":"850hPa","lead_ns":3600000000000,"unit":"K"},` +
 		`"grid":{"kind":"regular_ll","nx":1,"ny":1,"lat":[0],"lon":[0],"source":{"south_first":false,"east_first":false,"column_major":false,"roll":0,"first_lon":0,"scanning_mode":0}},"ddof":0,` +
-		`"shape":{"mean":false,"spread":false,"obs":false,"used":0,"full":0,"calibrated":0,"earlier":0,"published":0},"selection":{"scores":null,"thresholds":null,"regions":null,"seasons":false,"weights":"","radius":0},` +
+		`"shape":{"mean":false,"spread":false,"obs":false,"used":0,"full":0,"calibrated":0,"earlier":0,"published":0},"selection":{"scores":null,"events":null,"regions":null,"seasons":false,"weights":"","radius":0},` +
 		`"methods":null,"affine":{"a":0,"b":0},"split":0,"quantile":0,"family":"","parameters":0,"published":{"thresholds":null,"levels":null}}`
 	if err != nil || string(h) != wantTarget {
 		t.Errorf("the head of a target is\n%s, want\n%s, %v", h, wantTarget, err)

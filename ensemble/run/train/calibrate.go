@@ -81,6 +81,7 @@ func (t *trainer) calibrateEvents(ctx context.Context, c config.Calibrate, show 
 	}
 	m := t.model
 	k := &m.Task
+	levels := k.Features.Axes.Levels
 	type fit struct {
 		at     int
 		event  ensemble.Event
@@ -99,7 +100,7 @@ func (t *trainer) calibrateEvents(ctx context.Context, c config.Calibrate, show 
 		}
 		for at := range k.TargetWeights {
 			one := &fit{at: at, event: model.ExceedanceEvent(e), family: family}
-			if k.TargetWeights[at] != 0 && k.Targets[at/len(k.Features.Axes.Levels)].Variable == q.Variable &&
+			if k.TargetWeights[at] != 0 && q.Matches(k.Targets[at/len(levels)].Variable, levels[at%len(levels)]) &&
 				!slices.ContainsFunc(fits, func(f *fit) bool { return f.at == at && f.event == one.event }) {
 				fits = append(fits, one)
 			}
@@ -125,7 +126,6 @@ func (t *trainer) calibrateEvents(ctx context.Context, c config.Calibrate, show 
 		return err
 	}
 	past := t.data.Validation
-	levels := k.Features.Axes.Levels
 	for _, f := range fits {
 		r := f.table.Isotonic
 		if c.Probabilities == config.ReliabilityCalibration {

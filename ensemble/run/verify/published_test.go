@@ -152,10 +152,10 @@ func TestPublishedProbabilitiesAndQuantiles(t *testing.T) {
 		t.Errorf("warnings %q", r.Warnings)
 	}
 
-	o.Selection = scoring.Selection{Scores: []string{"brier", "crps_fair"}, Thresholds: []string{"t2m=280,285"}}
+	o.Selection = scoring.Selection{Scores: []string{"brier", "crps_fair"}, Events: []string{"t2m>280", "2t@2m > 11.85 degC"}}
 	r, err = Run(context.Background(), o)
 	runtest.Must(t, err)
-	for _, want := range []string{"add --above 2t=282", "2t above 285: scores of the network are computed from its mean and spread", "--scores crps_fair: not computed, as no system has what it needs: members"} {
+	for _, want := range []string{"add --event \"2t>282\"", "2t above 285: scores of the network are computed from its mean and spread", "--scores crps_fair: not computed, as no system has what it needs: members"} {
 		if !slices.ContainsFunc(r.Warnings, func(w string) bool { return strings.Contains(w, want) }) {
 			t.Errorf("no warning %q in %q", want, r.Warnings)
 		}
@@ -223,16 +223,16 @@ func TestPublishedProbabilityAtLimit(t *testing.T) {
 func TestSelectionsOfNothing(t *testing.T) {
 	p := startPublishing(t)
 	o := Options{Forecast: p.publish("products", func([]float32) []product.Field { return nil }), Analysis: p.analyses("an.nc"), Bootstrap: significance.Bootstrap{Resamples: 20}}
-	for _, s := range []scoring.Selection{{Thresholds: []string{"tp=1"}}, {Scores: []string{"roc_area"}}} {
+	for _, s := range []scoring.Selection{{Events: []string{"tp>1"}}, {Events: []string{"2t@10m>280"}}, {Scores: []string{"roc_area"}}} {
 		o.Selection = s
 		if _, err := Run(context.Background(), o); exit.CodeOf(err) != exit.Usage {
 			t.Errorf("%+v: %v, want exit code 64", s, err)
 		}
 	}
-	o.Selection = scoring.Selection{Thresholds: []string{"2t=280"}}
+	o.Selection = scoring.Selection{Events: []string{"2t>280"}}
 	r, err := Run(context.Background(), o)
 	runtest.Must(t, err)
-	if !slices.ContainsFunc(r.Warnings, func(w string) bool { return strings.Contains(w, "--above selects nothing") }) {
+	if !slices.ContainsFunc(r.Warnings, func(w string) bool { return strings.Contains(w, "--event selects nothing") }) {
 		t.Errorf("warnings %q", r.Warnings)
 	}
 }

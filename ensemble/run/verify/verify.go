@@ -800,13 +800,11 @@ func (v *Verification) selectProducts() error {
 	}
 	slices.SortFunc(v.inits, ascending)
 	v.inits = slices.Compact(v.inits)
-	var verified []string
+	var verified []score.Target
 	for _, t := range v.Targets {
-		if !slices.Contains(verified, t.Key.Variable) {
-			verified = append(verified, t.Key.Variable)
-		}
+		verified = append(verified, t.Key.Target())
 	}
-	if err := v.Options.Selection.CheckVariables(verified); err != nil && v.Options.skip == nil {
+	if err := v.Options.Selection.CheckEvents(verified); err != nil && v.Options.skip == nil {
 		return err
 	}
 	v.selectCalibrated()
