@@ -19,9 +19,9 @@ import (
 // chosenScores verifies with selected scores, thresholds, a region and seasons, and reads the output.
 func chosenScores(t *testing.T, o verify.Options) {
 	t.Helper()
-	o.Selection = scoring.Selection{Scores: []string{"crps_fair", "brier", "reliability"}, Events: []string{"t>280", "t>270"}, Regions: []string{"north=0:90:0:360"}, Seasons: true}
+	o.Selection = scoring.Selection{Scores: []string{"crps_fair", "brier", "reliability"}, Events: []string{"t>280", "t850>-3.15 degC"}, Regions: []string{"north=0:90:0:360"}, Seasons: true}
 	none := o
-	none.Selection.Events = []string{"t>280", "t>270", "u>3"}
+	none.Selection.Events = []string{"t>280", "u>3"}
 	if _, err := verify.Run(context.Background(), none); exit.CodeOf(err) != exit.Usage || !strings.Contains(err.Error(), "no mean and spread of u") {
 		t.Errorf("an event of a variable that the products do not have: %v", err)
 	}
