@@ -75,7 +75,7 @@ func TestNarrowInBrowser(t *testing.T) {
 		t.Skip("skipped: no chromium in PATH to look at the page with")
 	}
 	p := samplePage()
-	p.Scores = scoredSample(t)
+	p.Scores = scoredSample(t, 14)
 	p.Scores.Scores[0].System = "network"
 	dir := t.TempDir()
 	sum := sha256.Sum256([]byte(narrowScript))

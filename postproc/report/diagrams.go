@@ -117,7 +117,10 @@ func figureOf(d *score.Diagram) *figure {
 		add("pit", "share", "")
 		most := 0.0
 		for _, m := range p.points {
-			most = math.Max(most, math.Max(m.y, m.high))
+			most = math.Max(most, m.y)
+			if !math.IsNaN(m.high) { // few dates have no intervals
+				most = math.Max(most, m.high)
+			}
 		}
 		p.level, p.high[1] = 1/float64(len(d.Rows)), most*1.08
 	case score.ReliabilityDiagram.ID:

@@ -260,7 +260,7 @@ func TestPNG(t *testing.T) {
 // Every score that is drawn has its picture with numbers in words, and a table; several
 // leads make a chart, regions a table.
 func TestDiagrams(t *testing.T) {
-	page := &Page{Title: "Scores", Scores: scoredSample(t)}
+	page := &Page{Title: "Scores", Scores: scoredSample(t, 14)}
 	text := write(t, page)
 	for _, want := range []string{"network: PIT histogram", "raw4: reliability above 0.4", "raw4: ROC above", "network: economic value above", "raw4: spread and skill",
 		"spread and RMSE of the mean by lead", "By region and season", `<td class="text">west</td>`, "the range of a flat histogram", "p &lt; 0.001", "brier &gt; 0.4"} {
@@ -268,8 +268,10 @@ func TestDiagrams(t *testing.T) {
 			t.Errorf("the page lacks %q", want)
 		}
 	}
-	if strings.Contains(text, "NaN") || strings.Contains(text, "Inf") {
-		t.Error("the page shows NaN or Inf")
+	for dates, text := range map[int]string{14: text, 5: write(t, &Page{Title: "Scores", Scores: scoredSample(t, 5)})} {
+		if strings.Contains(text, "NaN") || strings.Contains(text, "Inf") {
+			t.Errorf("the page of %d dates shows NaN or Inf", dates)
+		}
 	}
 	if n := strings.Count(text, `class="plot"`); n != 18+6 { // two leads × (PIT, and for two systems reliability, ROC, value, spread); at a glance (spread, reliability, PIT)
 		t.Errorf("%d diagrams, want 24", n)
@@ -277,7 +279,7 @@ func TestDiagrams(t *testing.T) {
 }
 
 // scoredSample is a result of random forecasts with every kind of score.
-func scoredSample(t *testing.T) *score.Result {
+func scoredSample(t *testing.T, dates int) *score.Result {
 	t.Helper()
 	const points, m = 400, 4
 	r := rand.New(rand.NewPCG(1, 2))
@@ -301,7 +303,7 @@ func scoredSample(t *testing.T) *score.Result {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for k := range 12 {
+		for k := range dates {
 			obs, signal := draw(1, 0), draw(1, 0)
 			mean, spread := make([]float32, points), make([]float32, points)
 			raw := score.Sample{}
