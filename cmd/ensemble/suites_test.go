@@ -252,11 +252,24 @@ var runNowhere = map[string]string{
 	"make image":        "needs a builder of images, and the right to create namespaces in a container",
 }
 
-// TestPrintedOperations: a test runs every command of docs/operations.md, or runNowhere states why it cannot.
+// TestPrintedOperations: a test runs every command of docs/operations.md, or runNowhere states why it cannot. Tests of long
+// duration read the commands from the page.
 func TestPrintedOperations(t *testing.T) {
 	tests, err := os.ReadFile("ops_long_test.go")
 	if err != nil {
 		t.Fatal(err)
+	}
+	files, err := filepath.Glob("*_test.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []byte
+	for _, name := range files {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, text...)
 	}
 	left := maps.Clone(runNowhere)
 	for _, b := range blocks(t, operationsPage) {
@@ -270,6 +283,12 @@ func TestPrintedOperations(t *testing.T) {
 			continue
 		}
 		known := false
+		for _, test := range regexp.MustCompile(`Test\w+`).FindAllString(b.exempt, -1) {
+			known = true
+			if !bytes.Contains(all, []byte("func "+test+"(")) {
+				t.Errorf("%s:%d: no test %s", operationsPage, b.line, test)
+			}
+		}
 		for begin := range runNowhere {
 			if strings.HasPrefix(b.commands, begin) {
 				known = true

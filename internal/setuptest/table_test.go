@@ -40,6 +40,7 @@ var programs = []program{
 	{"sbatch", "slurm-wlm", ""}, {"scancel", "slurm-wlm", ""}, {"scontrol", "slurm-wlm", ""}, {"sinfo", "slurm-wlm", ""}, {"slurmctld", "slurm-wlm", ""},
 	{"slurmd", "slurm-wlm", ""}, {"squeue", "slurm-wlm", ""}, {"srun", "slurm-wlm", ""},
 	{"munged", "munge", ""},
+	{"prometheus", "prometheus", ""},
 	{"promtool", "prometheus", ""},
 	{"systemctl", "systemd", ""}, {"systemd-analyze", "systemd", ""},
 
@@ -105,5 +106,6 @@ var indirect = map[string][]string{
 	"serve_test.go: line[0]":                                              {"unshare"}, // or ensemble
 	"servelocal_test.go: line[0]":                                         {"unshare"},
 	"servefaults_test.go: words[0]":                                       {"unshare"},
+	"opsdisk_test.go: line[0]":                                            {"unshare"},
 	`world_test.go: map[string]string{"Open MPI": mpitest.Launchers[0], "MPICH": mpitest.Launchers[1]}[i.Name]`: nil,
 }

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"syscall"
@@ -311,7 +312,9 @@ func TestRanksAreRefused(t *testing.T) {
 					c.job(&r)
 				}
 				code, out := start(t, launcher, 3, withMesh(r, "lon:3"), c.rank1...).end(t)
-				if code != c.code && !strings.HasSuffix(launcher, "mpich") || code == exit.OK || strings.Count(out, fmt.Sprintf("error[E%03d]", c.code)) != 1 {
+				// The launcher of Open MPI 4.1 may crash at its own end, after it reported how the rank ended.
+				crashed := code == -1 && strings.Contains(out, "PMIx_server_finalize") && regexp.MustCompile(fmt.Sprintf(`Exit code: +%d\b`, c.code)).MatchString(out)
+				if code != c.code && !crashed && !strings.HasSuffix(launcher, "mpich") || code == exit.OK || strings.Count(out, fmt.Sprintf("error[E%03d]", c.code)) != 1 {
 					t.Error(out)
 				}
 				for _, want := range c.message {

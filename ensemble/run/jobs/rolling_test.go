@@ -25,6 +25,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/run/verify"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/io/product"
+	"github.com/ensemble-weather/ensemble/postproc/significance"
 )
 
 // issue predicts all initialisations of the small data, or some of them, and lists the products.
@@ -50,7 +51,7 @@ func TestRolling(t *testing.T) {
 	if len(f.Analyses) != 2 {
 		t.Fatalf("%d years of analyses", len(f.Analyses))
 	}
-	o := verify.RollingOptions{Options: verify.Options{Forecast: products, Analysis: f.Analyses[:1], Members: f.GRIB2}, Dir: filepath.Join(dir, "rolling"), Window: 12,
+	o := verify.RollingOptions{Options: verify.Options{Forecast: products, Analysis: f.Analyses[:1], Members: f.GRIB2}, Dir: filepath.Join(dir, "rolling"), Window: significance.MinDates,
 		Bands: verify.Bands{SpreadSkill: [2]float64{0.01, 100}, Bias: 3, Slope: 10, Convexity: 10, Skill: -10}}
 	rolling := func() *verify.RollingResult {
 		t.Helper()
@@ -64,10 +65,10 @@ func TestRolling(t *testing.T) {
 	}
 	o.Analysis = f.Analyses
 	second := rolling()
-	if second.New != first.Waiting || second.Waiting != 0 || second.Inits != 12 {
+	if second.New != first.Waiting || second.Waiting != 0 || second.Inits != o.Window {
 		t.Fatalf("%+v", second)
 	}
-	whole, err := verify.Run(context.Background(), verify.Options{Forecast: products[8:], Analysis: f.Analyses, Members: f.GRIB2[8:], RunDir: trained})
+	whole, err := verify.Run(context.Background(), verify.Options{Forecast: products[20-o.Window:], Analysis: f.Analyses, Members: f.GRIB2[20-o.Window:], RunDir: trained})
 	runtest.Must(t, err)
 	want, _ := json.Marshal(whole.Scores.Scores)
 	if got, _ := json.Marshal(second.Scores.Scores); string(got) != string(want) {
@@ -89,7 +90,7 @@ func TestRolling(t *testing.T) {
 			t.Fatalf("%s: %v\n%s", program[0], err, text)
 		}
 	}
-	o.Dir, o.Bands, o.Analysis, o.Forecast = filepath.Join(dir, "alarmed"), verify.Bands{}, warm, products[:12]
+	o.Dir, o.Bands, o.Analysis, o.Forecast = filepath.Join(dir, "alarmed"), verify.Bands{}, warm, products[:o.Window]
 	early := rolling()
 	o.Forecast = products
 	late := rolling()
@@ -100,7 +101,7 @@ func TestRolling(t *testing.T) {
 		}
 		return &r.Alarms.Alarms[at]
 	}
-	if a, b := bias(early), bias(late); a.Since != b.Since || !early.At.Before(late.At) || a.Value > -0.25 || late.Inits != 12 {
+	if a, b := bias(early), bias(late); a.Since != b.Since || !early.At.Before(late.At) || a.Value > -0.25 || late.Inits != o.Window {
 		t.Errorf("first %+v, then %+v", a, b)
 	}
 	fallen := issue(t, trained, filepath.Join(dir, "products2"), f.GRIB2[18:], func(p *predict.Options) {
