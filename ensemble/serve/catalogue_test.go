@@ -2,6 +2,7 @@ package serve
 
 import (
 	"encoding/json"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -47,6 +48,16 @@ func stacOf(t *testing.T, at, path string) (d stacDocument) {
 	return d
 }
 
+// resolved is the path of a relative link in a document.
+func resolved(t *testing.T, document, href string) string {
+	t.Helper()
+	u, err := (&url.URL{Path: document}).Parse(href)
+	if err != nil || !strings.HasPrefix(href, ".") {
+		t.Fatalf("%s: %q is not relative: %v", document, href, err)
+	}
+	return u.Path
+}
+
 // TestCatalogue: the catalogue leads to an item for each initialisation, whose assets are its files with their checksums.
 func TestCatalogue(t *testing.T) {
 	root, _, _ := forecastSite(t)
@@ -60,6 +71,7 @@ func TestCatalogue(t *testing.T) {
 			items[d.ID] = d
 		}
 		for _, l := range d.Links {
+			l.Href = resolved(t, path, l.Href)
 			switch {
 			case l.Rel == "root" && l.Href != "/stac/catalog.json":
 				t.Errorf("%s: root is %s", path, l.Href)
@@ -89,7 +101,7 @@ func TestCatalogue(t *testing.T) {
 	}
 	for name, horizon := range map[string]string{"2025123112_024h.nc": "PT24H", "2025123112_048h.nc": "PT48H"} {
 		a := i.Assets[name]
-		resp, body := ask(t, "GET", at+a.Href)
+		resp, body := ask(t, "GET", at+resolved(t, "/stac/products/2025123112.json", a.Href))
 		if resp.StatusCode != 200 || a.Type != resp.Header.Get("Content-Type") || a.Checksum != "1220"+sumOf(body) || a.Size != len(body) || a.Horizon != horizon || !slices.Equal(a.Roles, []string{"data"}) {
 			t.Errorf("%s: %+v, the file has %s, %d bytes, SHA-256 %s", name, a, resp.Header.Get("Content-Type"), len(body), sumOf(body))
 		}

@@ -492,3 +492,170 @@ func TestQueryFaults(t *testing.T) {
 		t.Errorf("a link: %s %s", resp.Status, body)
 	}
 }
+
+// TestQueriesWhileReplaced: while products are replaced, queries return values of one version, or state that they cannot.
+func TestQueriesWhileReplaced(t *testing.T) {
+	testdecoder.Path(t)
+	pool, err := decode.NewPool(decode.Options{Children: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	root := filepath.Join(t.TempDir(), "products")
+	replace := func(version int) {
+		p := forecastOf(globalInit, globalGrid())
+		for i := range p.Fields {
+			for k := range p.Fields[i].Values {
+				p.Fields[i].Values[k] = float32(version) / 1000
+			}
+		}
+		if _, _, err := product.Publish(t.Context(), pool, root, p, product.Publication{Overwrite: product.OverwriteAlways}); err != nil {
+			t.Error(err)
+		}
+	}
+	replace(0)
+	at, _, _ := answering(t, root, func(o *Options) { o.Service.Queries.Concurrent = 2 })
+	done, seen := make(chan map[float32]bool), make(chan struct{})
+	for range 3 {
+		go func() {
+			versions := map[float32]bool{}
+			defer func() { done <- versions }()
+			for {
+				select {
+				case <-seen:
+					return
+				default:
+				}
+				resp, body := ask(t, "GET", at+edrURL("members/position", "coords", "POINT(8 47)"))
+				var c coverage
+				if resp.StatusCode == 503 && resp.Header.Get("Retry-After") != "" || resp.StatusCode == 404 {
+					continue // between the old manifest and the new one
+				}
+				if err := json.Unmarshal([]byte(body), &c); err != nil || resp.StatusCode != 200 {
+					t.Errorf("%s %v: %s", resp.Status, err, body)
+					return
+				}
+				first := c.at("t2m_member_0", 0, 0, 0, 0)
+				for _, name := range []string{"t2m_member_0", "t2m_member_1", "t2m_member_2"} {
+					for lead := range 2 {
+						if v := c.at(name, lead, 0, 0, 0); v != first {
+							t.Errorf("values of two versions, %v and %v", first, v)
+						}
+					}
+				}
+				versions[first] = true
+			}
+		}()
+	}
+	for version := range 20 {
+		replace(version + 1)
+	}
+	close(seen)
+	most := 0
+	for range 3 {
+		most = max(most, len(<-done))
+	}
+	if most < 3 {
+		t.Errorf("only %d versions were seen: the test has no effect", most)
+	}
+}
+
+// TestQueryBounds: a query that takes too long, with its wait for others, is refused and may be sent again.
+func TestQueryBounds(t *testing.T) {
+	root, _, _ := forecastSite(t)
+	at, _, _ := answering(t, root, func(o *Options) { o.Service.Queries.Timeout = time.Nanosecond })
+	resp, body := ask(t, "GET", at+edrURL("mean/position", "coords", "POINT(8 47)"))
+	if resp.StatusCode != 503 || resp.Header.Get("Retry-After") == "" || !strings.Contains(body, "took longer than 1ns") {
+		t.Errorf("%s %v %s", resp.Status, resp.Header, body)
+	}
+	if resp, body := ask(t, "GET", at+"/edr/collections"); resp.StatusCode != 503 {
+		t.Errorf("the collections: %s %s", resp.Status, body)
+	}
+	if resp, body := ask(t, "GET", at+"/edr"); resp.StatusCode != 200 {
+		t.Errorf("the landing page: %s %s", resp.Status, body)
+	}
+}
+
+// TestEDRDocuments: landing page, conformance, collections and instances have the members that the standard requires,
+// and every link leads somewhere.
+func TestEDRDocuments(t *testing.T) {
+	root, _, _ := forecastSite(t)
+	at, _, _ := answering(t, root, nil)
+	type described struct {
+		ID     string
+		Links  []struct{ Href, Rel string }
+		Extent struct {
+			Spatial  struct{ BBox [][]float64 }
+			Temporal struct{ Interval [][]string }
+			Vertical struct{ Interval [][]string }
+		}
+		DataQueries map[string]struct {
+			Link struct {
+				Href      string
+				Variables struct {
+					Formats []string `json:"output_formats"`
+				}
+			}
+		} `json:"data_queries"`
+		CRS        []string
+		Formats    []string `json:"output_formats"`
+		Parameters map[string]struct {
+			Type             string
+			Unit             struct{ Label string }
+			ObservedProperty struct{ Label string }
+		} `json:"parameter_names"`
+	}
+	var document struct {
+		described
+		ConformsTo  []string
+		Collections []described
+		Instances   []described
+	}
+	read := func(path string) {
+		t.Helper()
+		document.described, document.Links, document.Collections, document.Instances = described{}, nil, nil, nil
+		resp, body := ask(t, "GET", at+path)
+		if err := json.Unmarshal([]byte(body), &document); err != nil || resp.StatusCode != 200 || resp.Header.Get("Content-Type") != "application/json" {
+			t.Fatalf("%s: %s %v %s", path, resp.Status, err, body)
+		}
+		for _, d := range append(append([]described{document.described}, document.Collections...), document.Instances...) {
+			for _, l := range d.Links {
+				if resp, _ := ask(t, "GET", at+l.Href); resp.StatusCode != 200 {
+					t.Errorf("%s links to %s: %s", path, l.Href, resp.Status)
+				}
+			}
+			if d.ID == "" {
+				continue
+			}
+			if len(d.Extent.Spatial.BBox) != 1 || len(d.Extent.Temporal.Interval) != 1 || len(d.CRS) == 0 || len(d.Formats) != 2 || len(d.Parameters) == 0 || len(d.DataQueries["position"].Link.Variables.Formats) != 1 || len(d.DataQueries["area"].Link.Variables.Formats) != 2 || d.DataQueries["cube"].Link.Href == "" {
+				t.Errorf("%s: %+v", path, d)
+			}
+			for name, p := range d.Parameters {
+				if p.Type != "Parameter" || p.ObservedProperty.Label == "" || p.Unit.Label == "" {
+					t.Errorf("%s: %s: %+v", path, name, p)
+				}
+			}
+		}
+	}
+	read("/edr")
+	if len(document.Links) < 4 {
+		t.Errorf("links %v", document.Links)
+	}
+	if read("/edr/conformance"); !slices.Contains(document.ConformsTo, "http://www.opengis.net/spec/ogcapi-edr-1/1.1/conf/core") {
+		t.Errorf("conforms to %v", document.ConformsTo)
+	}
+	if read("/edr/collections"); len(document.Collections) != 6 {
+		t.Errorf("%d collections", len(document.Collections))
+	}
+	read("/edr/collections/mean")
+	if e := document.Extent; !slices.Equal(e.Spatial.BBox[0], []float64{-180, -90, 180, 90}) || !slices.Equal(e.Temporal.Interval[0], []string{"2026-01-02T00:00:00Z", "2026-01-03T00:00:00Z"}) || !slices.Equal(e.Vertical.Interval[0], []string{"500", "850"}) {
+		t.Errorf("the extent: %+v", e)
+	}
+	if read("/edr/collections/quantiles/instances"); len(document.Instances) != 2 || document.Instances[0].ID != "2026010100" || !slices.Equal(document.Instances[1].Extent.Spatial.BBox[0], []float64{170, 50, -170, 60}) || document.Instances[1].Extent.Temporal.Interval[0][0] != "2026-01-01T12:00:00Z" {
+		t.Errorf("instances: %+v", document.Instances)
+	}
+	read("/edr/collections/quantiles/instances/2025123112")
+	if len(document.Parameters) != 2 {
+		t.Errorf("parameters %v", document.Parameters)
+	}
+}

@@ -9,7 +9,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"path"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -81,11 +83,37 @@ func Document(ctx context.Context, from Source, at string) (text []byte, kind st
 	if err != nil {
 		return nil, "", err
 	}
+	if err := makeRelative(v, at); err != nil {
+		return nil, "", err
+	}
 	text, err = json.MarshalIndent(v, "", "  ")
 	return append(text, '\n'), kind, err
 }
 
-// link is a link of a document. Paths work behind a proxy of any name and scheme.
+// makeRelative makes the links and assets of a document relative to its path, as a self-contained catalogue has them: so
+// they work behind a proxy of any name, scheme and prefix, and in a copy.
+//
+// Source: STAC 1.0.0, best practices, use of links.
+func makeRelative(document object, at string) error {
+	targets, _ := document["links"].([]object)
+	if assets, ok := document["assets"].(map[string]object); ok {
+		targets = slices.AppendSeq(slices.Clone(targets), maps.Values(assets))
+	}
+	for _, t := range targets {
+		target := t["href"].(string)
+		href, err := filepath.Rel(path.Dir(at), target)
+		if err != nil {
+			return err
+		}
+		if strings.HasSuffix(target, "/") {
+			href += "/"
+		}
+		t["href"] = "./" + href
+	}
+	return nil
+}
+
+// link is a link of a document, with the path of its target.
 func link(rel, href, kind, title string) object {
 	return object{"rel": rel, "href": href, "type": kind, "title": title}
 }
@@ -220,12 +248,12 @@ func geometry(box [4]float64) object {
 }
 
 // assets lists the files of an initialisation, and stores as a whole.
-func assets(of *edr.Init, init ensemble.Init, leads []ensemble.Lead) object {
+func assets(of *edr.Init, init ensemble.Init, leads []ensemble.Lead) map[string]object {
 	files := map[string]manifest.File{}
 	for _, f := range of.Manifest.Outputs {
 		files[f.Path] = f
 	}
-	out := object{}
+	out := map[string]object{}
 	for _, name := range of.Manifest.TopLevelOutputs() {
 		a := object{"href": "/products/" + of.Name + "/" + name, "title": name, "type": product.MediaType(name), "roles": []string{"data"}}
 		if f, ok := files[name]; ok {
