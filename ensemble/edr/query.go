@@ -288,14 +288,11 @@ func (s *Service) with(ctx context.Context, of *Init, use func(*forecast) error)
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+	replaced := &fault{http.StatusServiceUnavailable, "Unavailable", "the products of " + of.Name + " are being replaced: ask again"}
 	for try := 1; ; try++ {
-		f, release, err := s.open(ctx, of)
-		if err == nil {
-			err = use(f)
-			release()
-		}
+		err := s.attempt(ctx, of, use)
 		same, cerr := s.current(of)
-		switch replaced := (&fault{http.StatusServiceUnavailable, "Unavailable", "the products of " + of.Name + " are being replaced: ask again"}); {
+		switch {
 		case cerr != nil:
 			return cerr
 		case same:
@@ -306,11 +303,20 @@ func (s *Service) with(ctx context.Context, of *Init, use func(*forecast) error)
 			return err
 		case try == replacements:
 			return replaced
-		default:
-			s.forget(of.Name)
-			if of, err = s.products.Find(of.Name); err != nil {
-				return replaced
-			}
+		}
+		s.forget(of.Name)
+		if of, err = s.products.Find(of.Name); err != nil {
+			return replaced
 		}
 	}
+}
+
+// attempt calls use with an open initialisation.
+func (s *Service) attempt(ctx context.Context, of *Init, use func(*forecast) error) error {
+	f, release, err := s.open(ctx, of)
+	if err != nil {
+		return err
+	}
+	defer release()
+	return use(f)
 }
