@@ -227,7 +227,7 @@ func (u *issuer) reload() {
 		key      string
 		old, new any
 	}{{"serve.listen", u.o.Service.Listen, o.Service.Listen}, {"serve.max_connections", u.o.Service.MaxConnections, o.Service.MaxConnections},
-		{"serve.max_connections_per_address", u.o.Service.MaxConnectionsPerAddress, o.Service.MaxConnectionsPerAddress}, {"serve.rate_limit", u.o.Service.RateLimit, o.Service.RateLimit}} {
+		{"serve.max_connections_per_address", u.o.Service.MaxConnectionsPerAddress, o.Service.MaxConnectionsPerAddress}, {"serve.rate_limit", u.o.Service.RateLimit, o.Service.RateLimit}, {"serve.queries", u.o.Service.Queries, o.Service.Queries}} {
 		if fmt.Sprint(fixed.old) != fmt.Sprint(fixed.new) {
 			u.log.Warn("a changed key takes effect after a restart", "key", fixed.key)
 		}

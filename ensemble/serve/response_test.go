@@ -75,7 +75,8 @@ func TestRate(t *testing.T) {
 
 // FuzzRequest sends arbitrary text as a request: every response is valid, and none contains the secret.
 func FuzzRequest(f *testing.F) {
-	for _, path := range []string{"/", "/index-2.html", "/products/", "/products/2026010100/a.nc", "/products/2026010100/l.nc", "/products/../../outside", "/products/2026010300/..%2f..%2foutside", "/metrics?x=%zz", "*", "http://h/products/", "//h/", "/status"} {
+	for _, path := range []string{"/", "/index-2.html", "/products/", "/products/2026010100/a.nc", "/products/2026010100/l.nc", "/products/../../outside", "/products/2026010300/..%2f..%2foutside", "/metrics?x=%zz", "*", "http://h/products/", "//h/", "/status",
+		"/products/latest/b.nc", "/edr/collections/mean/position?coords=POINT(0%200)", "/edr/collections/mean/instances", "/stac/products/2026010100.json"} {
 		f.Add("GET " + path + " HTTP/1.1\r\nHost: h\r\nRange: bytes=0-3, -2\r\nIf-None-Match: *\r\n\r\n")
 	}
 	f.Add("GET / HTTP/1.1\r\nHost: rebound.example.com:8642\r\n\r\n")

@@ -67,6 +67,13 @@ func (s *state) allowedHosts() []string {
 	return s.options.Service.AllowedHosts
 }
 
+// corsOrigins lists the origins of serve.cors_origins.
+func (s *state) corsOrigins() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.options.Service.CORSOrigins
+}
+
 // markProgress records progress of publishing.
 func (s *state) markProgress() { now := time.Now(); s.lastProgress.Store(&now) }
 
