@@ -8,7 +8,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
+	"path/filepath"
 	"runtime"
+	"slices"
 	"sync"
 	"time"
 
@@ -57,6 +60,8 @@ type Pool struct {
 	opt   Options
 	slots chan *child // one element per child that may run; nil if it has not been started
 	once  sync.Once
+	mu    sync.Mutex
+	read  []string // folders of the files of all calls, which new children may read; replaced, never changed
 }
 
 // NewPool makes a pool without starting a child. The channel of slots is its only lock:
@@ -85,10 +90,43 @@ func (p *Pool) Start(children int) {
 			slot := <-p.slots
 			defer func() { p.slots <- slot }()
 			if slot == nil {
-				slot, _ = startChild(context.Background(), p.opt)
+				slot, _ = startChild(context.Background(), p.opt, rights{read: p.folders("")})
 			}
 		}()
 	}
+}
+
+// folders returns the folders that children may read, with one more; "" adds none.
+func (p *Pool) folders(more string) []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if more != "" && !slices.Contains(p.read, more) {
+		p.read = append(slices.Clone(p.read), more)
+	}
+	return p.read
+}
+
+// rights are the folders that a child may read, and the one in which it may write; "" for none.
+type rights struct {
+	read  []string
+	write string
+}
+
+// allow reports whether a child with these rights can execute a request that reads files of one folder and writes those of another.
+func (r rights) allow(read, write string) bool {
+	return write == r.write && (read == "" || slices.Contains(r.read, read))
+}
+
+// folderOf returns the folder in which a file lies, without links; "" for no file. The folder of a file that does not exist is that of its name: the child
+// reports its absence.
+func folderOf(file string) (string, error) {
+	if file == "" {
+		return "", nil
+	}
+	if real, err := filepath.EvalSymlinks(file); err == nil {
+		file = real
+	}
+	return filepath.Abs(filepath.Dir(file))
 }
 
 // Size returns the number of requests that can run concurrently.
@@ -99,6 +137,10 @@ func (p *Pool) Size() int { return p.opt.Children }
 type Call struct {
 	Kind string // name in the child's table of requests
 	Args any    // encoded as JSON
+	File string // file that the child reads; "": none
+	// Writes is the file that the child writes; "": none. A child that writes files of one folder does nothing else, so that no
+	// untrusted bytes reach it.
+	Writes string
 	// WriteInput, if not nil, writes the input payload of InputBytes bytes into
 	// memory shared with the child.
 	InputBytes int
@@ -107,8 +149,10 @@ type Call struct {
 	// ReadOutput, if not nil, is called with the output payload. The memory is
 	// reused after it returns.
 	ReadOutput func(payload []byte) error
-	Deadline   time.Duration // Deadline of one attempt; 0 means that of the pool.
-	NoRetry    bool          // NoRetry disables the second attempt in a new child after a crash or a deadline.
+	// ReadFile, if not nil, is called with the file that the request encoded, from its begin.
+	ReadFile func(f io.Reader) error
+	Deadline time.Duration // Deadline of one attempt; 0 means that of the pool.
+	NoRetry  bool          // NoRetry disables the second attempt in a new child after a crash or a deadline.
 }
 
 // DiedError reports a child that crashed or exceeded its deadline. The caller adds the
@@ -134,6 +178,8 @@ func (e *DiedError) Error() string {
 // earlier request had harmed. WriteInput is then called twice and must write the same
 // both times.
 //
+// A child reads only the folders that were known when it was started: one that lacks the folder of Call.File is replaced.
+//
 // Errors: the child's own *exit.Error; *DiedError if the child crashed or exceeded the
 // deadline twice (once with Call.NoRetry); exit 74 if the second one was killed, as for
 // want of memory; exit 69 if children cannot be started; ctx.Err().
@@ -142,6 +188,18 @@ func (p *Pool) Do(ctx context.Context, c Call) error {
 	args, err := json.Marshal(c.Args)
 	if err != nil {
 		return fmt.Errorf("%s: arguments: %w", c.Kind, err)
+	}
+	folder, err := folderOf(c.File)
+	if err != nil {
+		return fmt.Errorf("%s: %w", c.Kind, err)
+	}
+	write, err := folderOf(c.Writes)
+	if err != nil {
+		return fmt.Errorf("%s: %w", c.Kind, err)
+	}
+	may := rights{read: p.folders(folder), write: write}
+	if write != "" {
+		may.read = nil
 	}
 	var slot *child
 	select {
@@ -153,9 +211,13 @@ func (p *Pool) Do(ctx context.Context, c Call) error {
 	if err := ctx.Err(); err != nil { // select chooses at random if both are ready
 		return err
 	}
+	if slot != nil && !slot.may.allow(folder, write) {
+		slot.close()
+		slot = nil
+	}
 	for attempt := 0; ; attempt++ {
 		if slot == nil {
-			if slot, err = startChild(ctx, p.opt); err != nil {
+			if slot, err = startChild(ctx, p.opt, may); err != nil {
 				return err
 			}
 		}
