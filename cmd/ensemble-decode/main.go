@@ -75,7 +75,7 @@ func serve() error {
 	}
 	in := wire.OpenSharedMemory(wire.InputFD, "input")
 	out := wire.OpenSharedMemory(wire.OutputFD, "output")
-	hello := wire.Hello{Protocol: wire.Protocol, Libraries: libraries(), Sandbox: restricted.String(), Complete: restricted.Complete()}
+	hello := wire.Hello{Protocol: wire.Protocol, Libraries: libraries(), Sandbox: restricted.String()}
 	for _, k := range handlers {
 		hello.Kinds = append(hello.Kinds, k.name)
 	}

@@ -44,7 +44,7 @@ func filterCalls() (bool, error) {
 	}
 	info, err := arch.GetInfo("")
 	if err != nil {
-		return false, nil // a processor for which the library knows no numbers
+		return false, nil // a processor for which there are no numbers
 	}
 	group := seccomp.SyscallGroup{Action: seccomp.ActionAllow, NamesWithCondtions: []seccomp.NameWithConditions{
 		{Name: "clone", Conditions: seccomp.ArgumentConditions{{Argument: 0, Operation: seccomp.BitsSet, Value: unix.CLONE_THREAD}}},

@@ -24,9 +24,6 @@ type State struct {
 	Seccomp  bool `json:"seccomp"`
 }
 
-// Complete reports whether files and system calls are restricted.
-func (s State) Complete() bool { return s.Landlock > 0 && s.Seccomp }
-
 // String lists what restricts the process.
 func (s State) String() string {
 	var on []string

@@ -24,6 +24,7 @@ type child struct {
 	in, out *wire.SharedMemory // shared memories: in is written by this process, out by the child
 	file    *wire.SharedMemory // a file that the child encodes
 	may     rights
+	sandbox string // what restricts it, of its Hello
 	stdin   *os.File
 	stdout  *os.File
 	stderr  stderrTail
@@ -105,6 +106,7 @@ func startChild(ctx context.Context, o Options, may rights) (*child, error) {
 		}
 		return fail(errors.New(reason))
 	}
+	c.sandbox = hello.Sandbox
 	if hello.Protocol != wire.Protocol {
 		return fail(fmt.Errorf("it uses protocol %d, this program %d: install the same version of both", hello.Protocol, wire.Protocol))
 	}

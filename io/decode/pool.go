@@ -256,6 +256,21 @@ func (p *Pool) Libraries(ctx context.Context) (map[string]string, error) {
 	return v, err
 }
 
+// Sandbox returns what restricts a child: "Landlock 7, seccomp", or "none" where the kernel has neither and where the user disabled them.
+//
+// Errors: those of startChild.
+func (p *Pool) Sandbox(ctx context.Context) (string, error) {
+	slot := <-p.slots
+	defer func() { p.slots <- slot }()
+	if slot == nil {
+		var err error
+		if slot, err = startChild(ctx, p.opt, rights{read: p.folders("")}); err != nil {
+			return "", err
+		}
+	}
+	return slot.sandbox, nil
+}
+
 // Close waits for running requests and ends all children. The pool cannot be used
 // afterwards. It takes all slots and does not return them: a Do after Close would wait
 // until its context ends. A second call returns at once.

@@ -54,7 +54,6 @@ type Hello struct {
 	Kinds     []string          `json:"kinds"`
 	Libraries map[string]string `json:"libraries"` // name → version: eccodes, netcdf, hdf5
 	Sandbox   string            `json:"sandbox"`   // what restricts the child: "Landlock 7, seccomp", "none"
-	Complete  bool              `json:"complete"`  // files and system calls are restricted
 }
 
 // Request is one job for the child.
