@@ -57,11 +57,13 @@ func (o Options) check() (Options, error) {
 // Pool distributes requests over children. Children start when they are first
 // needed. All methods may be called from several goroutines.
 type Pool struct {
-	opt   Options
-	slots chan *child // one element per child that may run; nil if it has not been started
-	once  sync.Once
-	mu    sync.Mutex
-	read  []string // folders of the files of all calls, which new children may read; replaced, never changed
+	opt     Options
+	readers chan *child // one slot per child that may run; nil if it has not been started
+	writers chan *child // the same, of those that write files
+	once    sync.Once
+	mu      sync.Mutex
+	read    []string // folders of the files of all calls, which new readers may open; replaced, never changed
+	output  string   // folder below which writers write; "": each in that of its file
 }
 
 // NewPool makes a pool without starting a child. The channel of slots is its only lock:
@@ -74,25 +76,54 @@ func NewPool(o Options) (*Pool, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Pool{opt: o, slots: make(chan *child, o.Children)}
+	p := &Pool{opt: o, readers: make(chan *child, o.Children), writers: make(chan *child, o.Children)}
 	for range o.Children {
-		p.slots <- nil
+		p.readers <- nil
+		p.writers <- nil
 	}
 	return p, nil
 }
 
-// Start starts a number of children in the background, so that they are ready when they
+// Start starts a child for each processor in the background, so that they are ready to read files when they
 // are first needed. If a child cannot be started, the request that needs it returns the
 // error. It hides the start of processes behind the listing of files. It does not wait.
-func (p *Pool) Start(children int) {
-	for range min(children, p.opt.Children) {
-		go func() {
-			slot := <-p.slots
-			defer func() { p.slots <- slot }()
-			if slot == nil {
-				slot, _ = startChild(context.Background(), p.opt, rights{read: p.folders("")})
+//
+// Errors: those of folderOf.
+func (p *Pool) Start(files []string) error {
+	seen := map[string]bool{}
+	for _, f := range files { // one of each folder: a link to elsewhere costs another start
+		if dir := filepath.Dir(f); !seen[dir] {
+			seen[dir] = true
+			folder, err := folderOf(f)
+			if err != nil {
+				return err
 			}
-		}()
+			p.folders(folder)
+		}
+	}
+	for range p.opt.Children {
+		go p.start(p.readers, rights{read: p.folders("")})
+	}
+	return nil
+}
+
+// StartWriter starts a child in the background that writes files below a folder, which exists. Later requests to write there need no other one.
+//
+// Errors: those of folderOf.
+func (p *Pool) StartWriter(folder string) (err error) {
+	if p.output, err = folderOf(filepath.Join(folder, "file")); err != nil {
+		return err
+	}
+	go p.start(p.writers, rights{write: p.output})
+	return nil
+}
+
+// start starts the child of a free slot, if it has none.
+func (p *Pool) start(slots chan *child, r rights) {
+	slot := <-slots
+	defer func() { slots <- slot }()
+	if slot == nil {
+		slot, _ = startChild(context.Background(), p.opt, r)
 	}
 }
 
@@ -115,6 +146,12 @@ type rights struct {
 // allow reports whether a child with these rights can execute a request that reads files of one folder and writes those of another.
 func (r rights) allow(read, write string) bool {
 	return write == r.write && (read == "" || slices.Contains(r.read, read))
+}
+
+// within reports whether a folder is another one or lies in it.
+func within(folder, other string) bool {
+	rel, err := filepath.Rel(other, folder)
+	return err == nil && filepath.IsLocal(rel)
 }
 
 // folderOf returns the folder in which a file lies, without links; "" for no file. The folder of a file that does not exist is that of its name: the child
@@ -197,17 +234,20 @@ func (p *Pool) Do(ctx context.Context, c Call) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", c.Kind, err)
 	}
-	may := rights{read: p.folders(folder), write: write}
+	slots, may := p.readers, rights{read: p.folders(folder)}
 	if write != "" {
-		may.read = nil
+		if p.output != "" && within(write, p.output) {
+			write = p.output
+		}
+		slots, may = p.writers, rights{write: write}
 	}
 	var slot *child
 	select {
-	case slot = <-p.slots:
+	case slot = <-slots:
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	defer func() { p.slots <- slot }()
+	defer func() { slots <- slot }()
 	if err := ctx.Err(); err != nil { // select chooses at random if both are ready
 		return err
 	}
@@ -260,8 +300,8 @@ func (p *Pool) Libraries(ctx context.Context) (map[string]string, error) {
 //
 // Errors: those of startChild.
 func (p *Pool) Sandbox(ctx context.Context) (string, error) {
-	slot := <-p.slots
-	defer func() { p.slots <- slot }()
+	slot := <-p.readers
+	defer func() { p.readers <- slot }()
 	if slot == nil {
 		var err error
 		if slot, err = startChild(ctx, p.opt, rights{read: p.folders("")}); err != nil {
@@ -277,8 +317,10 @@ func (p *Pool) Sandbox(ctx context.Context) (string, error) {
 func (p *Pool) Close() {
 	p.once.Do(func() {
 		for range p.opt.Children {
-			if c := <-p.slots; c != nil {
-				c.close()
+			for _, slots := range []chan *child{p.readers, p.writers} {
+				if c := <-slots; c != nil {
+					c.close()
+				}
 			}
 		}
 	})
