@@ -1,0 +1,255 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"html"
+	"image"
+	"image/draw"
+	"image/png"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ensemble-weather/ensemble/ensemble/demo"
+	"github.com/ensemble-weather/ensemble/ensemble/demo/demotest"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+)
+
+// demoRun is a run of two variables at two leads, trained on the demonstration data.
+var demoRun = sync.OnceValues(func() (run string, err error) {
+	dir := filepath.Join(os.Getenv("XDG_CACHE_HOME"), "page")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", err
+	}
+	config := filepath.Join(dir, "train.yaml")
+	if err := os.WriteFile(config, fmt.Appendf(nil, `version: 1
+data:
+  forecasts: [%[1]s/demo_fc_*.grib2]
+  analyses: [%[1]s/demo_an_*.nc]
+  members: {use: 4, full: 4, minimum: 3}
+  leads: [0h, 24h, 48h]
+  target_leads: [24h, 48h]
+  levels: [850hPa, 500hPa]
+  variables: [t, gh]
+  targets: [{variable: t, levels: [850hPa]}, {variable: gh, levels: [500hPa]}]
+  split: {fractions: {train: 0.7, validation: 0.15}}
+model: {base: 4, stages: 2}
+baselines: [climatology]
+train: {epochs: 6, batch_size: 4, learning_rate: 0.003, threads: 1, networks: 1}
+`, demoFolder), 0o644); err != nil {
+		return "", err
+	}
+	run = filepath.Join(dir, "run")
+	var stdout, stderr bytes.Buffer
+	if code := execute([]string{"train", "-c", config, "--run-dir", run, "--progress", "none"}, &stdout, &stderr); code != exit.OK {
+		err = fmt.Errorf("training for the tests of the page: exit %d: %s", code, stderr.String())
+	}
+	return run, err
+})
+
+// demoFolder is the folder of the demonstration data, for demoRun.
+var demoFolder string
+
+// demoTrial is a trial with the run of demoRun, and the files that it was trained on.
+func demoTrial(t *testing.T) (*trial, *demo.Files) {
+	t.Helper()
+	f := demotest.Files(t)
+	demoFolder = filepath.Dir(f.GRIB2[0])
+	run, err := demoRun()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &trial{T: t, dir: t.TempDir(), run: run}, f
+}
+
+// demoInit is the initialisation of a file of the demonstration data.
+func demoInit(t *testing.T, path string) time.Time {
+	t.Helper()
+	name := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(path), "demo_fc_"), ".grib2")
+	at, err := time.Parse("2006010215", name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return at
+}
+
+// arriving copies a file into the input of a service.
+func (s *scheduled) arriving(path string) {
+	s.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		s.Fatal(err)
+	}
+	s.put("in/"+filepath.Base(path), text)
+}
+
+// pageProducts are the products of the tests of the page.
+var pageProducts = []string{"products=[mean, spread, quantiles, probabilities]", "quantiles=[0.1, 0.25, 0.5, 0.75, 0.9]", `probabilities=["t<0degC", "gh>5500"]`}
+
+// TestServePage: the page of a service that issues real products in each of its states, with map and meteogram as its address
+// names them. On a narrow screen no part is wider than it.
+func TestServePage(t *testing.T) {
+	chosen, files := demoTrial(t)
+	file := files.GRIB2[len(files.GRIB2)-1]
+	init := demoInit(t, file)
+	views := &views{t: t}
+	set := append([]string{"serve.schedule.cycles=[00]", "serve.schedule.expected=init+6h40m", "serve.ready_max_age=26h"}, pageProducts...)
+
+	s := chosen.startServing("cpu", init.Add(time.Hour), set...)
+	eventually(t, "the page is there", func() bool { return strings.Contains(s.get("/"), `<p class="state none">`) })
+	views.add("none", s.get("/"))
+
+	s.arriving(file)
+	s.clock.Store(init.Add(7 * time.Hour).Unix())
+	s.await(init, "issued", "")
+	query := "/?init=" + name(init) + "&variable=gh-500hPa&lead=48h&show=mean&lat=47.4&lon=8.5"
+	page := s.get(query)
+	for _, want := range []string{`<p class="state fresh">`, "Nothing to do.", "Geopotential height at 500\u202fhPa: mean", "mean of 4 raw members", "post-processed mean", `class="iso"`, "Numbers of the meteogram",
+		"10 to 90 % of the calibrated distribution", "mean of the members ± their spread"} {
+		if !strings.Contains(page, want) {
+			t.Errorf("no %q in the page of fresh products:\n%.3000s", want, page)
+		}
+	}
+	views.add("fresh", page)
+	views.add("probability", s.get("/?variable=t-850hPa&show=probability-below-273.15&lat=47.4&lon=8.5"))
+	if damage := s.get("/?variable=nothing"); !strings.Contains(damage, "Available: gh-500hPa, t-850hPa") {
+		t.Errorf("an unknown variable:\n%.2000s", damage)
+	}
+
+	next := init.Add(24 * time.Hour)
+	s.clock.Store(init.Add(31 * time.Hour).Unix())
+	s.await(next, "late", "")
+	views.add("late", s.get("/"))
+	s.expect(exit.OK, nil, "products", "acknowledge", name(next), "--out", filepath.Join(s.dir, "out"))
+	eventually(t, "the page is stale", func() bool { return strings.Contains(s.get("/"), `<p class="state stale">`) })
+	views.add("stale", s.get("/"))
+
+	degraded, _ := demoTrial(t)
+	s = degraded.startServing("cpu", init.Add(7*time.Hour), append([]string{"members.expected=6", "members.deadline=init+6h30m", "members.on_missing=degrade", "serve.retry_delay=2h"}, set...)...)
+	s.arriving(file)
+	s.await(init, "degraded", "4 of 6 members")
+	views.add("degraded", s.get("/?variable=t-850hPa"))
+	text, err := os.ReadFile(files.GRIB2[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.put("in/damaged.grib2", text[:len(text)*2/3])
+	s.await(demoInit(t, files.GRIB2[0]), "failed", "")
+	views.add("failed", s.get("/?variable=t-850hPa&show=quantile-0.9"))
+	views.look()
+}
+
+// views are pages by their states.
+type views struct {
+	t     *testing.T
+	names []string
+	pages []string
+}
+
+// add adds a page, which must begin with its state if the name is one.
+func (v *views) add(name, page string) {
+	v.t.Helper()
+	if name != "probability" && !strings.Contains(page, `<p class="state `+name+`">`) {
+		v.t.Errorf("the page is not %s:\n%.6000s", name, page)
+	}
+	v.names, v.pages = append(v.names, name), append(v.pages, page)
+}
+
+// look opens the pages in a browser, on a wide and on a narrow screen, as ENSEMBLE_SHOTS keeps them: none may be wider than the
+// screen, or cause a message on the console.
+func (v *views) look() {
+	v.t.Helper()
+	chromium, err := exec.LookPath("chromium")
+	if err != nil {
+		v.t.Skip("skipped: no chromium in PATH to look at the page with")
+	}
+	dir := os.Getenv("ENSEMBLE_SHOTS")
+	if dir == "" {
+		dir = v.t.TempDir()
+	}
+	for i, name := range v.names {
+		for _, width := range []int{1280, 390} {
+			shot := filepath.Join(dir, fmt.Sprintf("%s-%d.png", name, width))
+			v.shoot(chromium, v.pages[i], shot, width)
+		}
+	}
+}
+
+// shoot takes a picture of a page in a frame of a width, and compares the width of its parts with it.
+func (v *views) shoot(chromium, page, shot string, width int) {
+	v.t.Helper()
+	const height = 2600
+	dir := v.t.TempDir()
+	file := filepath.Join(dir, "frame.html")
+	frame := fmt.Sprintf(`<!DOCTYPE html><html><body style="margin:0;background:#fff"><iframe id="f" style="border:0;width:%dpx;height:%dpx" srcdoc="%s"></iframe><script>%s</script></body></html>`,
+		width, height, html.EscapeString(page), frameScript)
+	if err := os.WriteFile(file, []byte(frame), 0o644); err != nil {
+		v.t.Fatal(err)
+	}
+	run := func(args ...string) string {
+		ctx, cancel := context.WithTimeout(v.t.Context(), 4*time.Minute)
+		defer cancel()
+		cmd := exec.CommandContext(ctx, chromium, append([]string{"--headless=new", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run", "--hide-scrollbars", "--enable-logging=stderr", "--v=0",
+			"--user-data-dir=" + filepath.Join(dir, "profile"), fmt.Sprintf("--window-size=%d,%d", max(width, 500), height)}, append(args, "file://"+file)...)...)
+		cmd.Env, cmd.WaitDelay = append(os.Environ(), "TMPDIR=/tmp"), 5*time.Second
+		var stdout, stderr bytes.Buffer
+		cmd.Stdout, cmd.Stderr = &stdout, &stderr
+		if err := cmd.Run(); err != nil || strings.Contains(stderr.String(), "CONSOLE") {
+			v.t.Errorf("%s: %v\n%s", shot, err, stderr.String())
+		}
+		return stdout.String()
+	}
+	dom := run("--dump-dom", "--screenshot="+shot)
+	_, wide, _ := strings.Cut(dom, `<p id="wide">`)
+	if wide, _, _ = strings.Cut(wide, "</p>"); wide != "fits" {
+		v.t.Errorf("%s: at %d pixels these parts are wider than the screen: %.500q", shot, width, wide)
+	}
+	crop(v.t, shot, width)
+}
+
+// frameScript writes which parts of the page in the frame are wider than it; those of scrolling tables are not.
+const frameScript = `const f = document.getElementById("f");
+f.onload = () => { const d = f.contentDocument, limit = f.clientWidth + 1;
+const wide = [...d.querySelectorAll("header *, main *, footer *")].filter((e) => !e.closest("svg svg, .scroll table, defs, .away") && e.getBoundingClientRect().right > limit).map((e) => e.tagName + "." + e.getAttribute("class"));
+const p = document.createElement("p"); p.id = "wide"; p.textContent = wide.slice(0, 9).join(" ") || "fits"; document.body.append(p); };`
+
+// crop cuts a picture to a width, and to its last row that is not blank.
+func crop(t *testing.T, path string, width int) {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	img, err := png.Decode(bytes.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	colours, last := map[[3]uint32]bool{}, 0
+	for y := range img.Bounds().Dy() {
+		r0, g0, b0, _ := img.At(0, y).RGBA()
+		for x := range min(width, img.Bounds().Dx()) {
+			r, g, b, _ := img.At(x, y).RGBA()
+			if colours[[3]uint32{r, g, b}] = true; r != r0 || g != g0 || b != b0 {
+				last = y
+			}
+		}
+	}
+	if len(colours) < 20 {
+		t.Errorf("%s looks blank: %d colours", path, len(colours))
+	}
+	out := image.NewRGBA(image.Rect(0, 0, width, min(last+24, img.Bounds().Dy())))
+	draw.Draw(out, out.Bounds(), img, image.Point{}, draw.Src)
+	var b bytes.Buffer
+	if err := png.Encode(&b, out); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, b.Bytes(), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
