@@ -52,6 +52,7 @@ type Situation struct {
 	MaxAge  time.Duration
 	Stalled bool   // no progress of issuing
 	Missing string // reason for missing input; "": none
+	Out     string // product directory, for commands
 }
 
 // defaultMaxAge is the age beyond which products are stale, if the service has no other limit.
@@ -100,13 +101,13 @@ func Judge(s Situation) (Headline, []Notice) {
 	case s.Stalled:
 		return line(Failed, "Nothing has been issued or tried for an hour. "+newest, "Look at the log of the service, then restart it.")
 	case of(Failed) != nil:
-		return line(Failed, count(of(Failed))+". "+newest, "Remove the cause, which is stated below. Without further attempts: retry or acknowledge by the command below.")
+		return line(Failed, count(of(Failed))+". "+newest, "Remove the cause stated below; then retry or acknowledge it, by the commands there.")
 	case of(Late) != nil:
 		return line(Late, count(of(Late))+". "+newest, "Ask for the files that are named below, or look at the transfer.")
 	case s.Newest == nil:
-		return line(None, "Nothing has been issued yet.", "Look whether files arrive: "+cmp.Or(s.Missing, "an initialisation is issued when its input is complete")+".")
+		return line(None, "Nothing has been issued yet.", "Check that files arrive: "+cmp.Or(s.Missing, "an initialisation is issued when its input is complete")+".")
 	case s.Now.Sub(s.Newest.Time) > cmp.Or(s.MaxAge, defaultMaxAge):
-		return line(Stale, newest+" The limit is "+humanise.Duration(cmp.Or(s.MaxAge, defaultMaxAge))+".", "Look whether input arrives, and at the log of the service.")
+		return line(Stale, newest+" The limit is "+humanise.Duration(cmp.Or(s.MaxAge, defaultMaxAge))+".", "Check that input arrives, and look at the log of the service.")
 	case of(Changed) != nil:
 		return line(Changed, count(of(Changed))+". "+newest, "Accept the new input or dismiss it, by a command below.")
 	case s.Newest.Degraded && !s.acknowledged(s.Newest.Name):
@@ -144,7 +145,7 @@ func (s *Situation) notices() (out []Notice) {
 				continue
 			}
 			n := Notice{State: state, Init: minute(i.Time), Why: i.Why}
-			switch command := func(action string) string { return "ensemble products " + action + " " + i.Name }; state {
+			switch command := func(action string) string { return "ensemble products " + action + " " + i.Name + " --out " + s.Out }; state {
 			case Failed:
 				n.Do, n.Commands = "No further attempt until its files change.", []string{command("retry"), command("acknowledge")}
 				if !i.NextAttempt.IsZero() {

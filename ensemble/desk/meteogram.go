@@ -22,8 +22,7 @@ type meteogram struct {
 	// Wide and Narrow are the same picture for wide and narrow screens.
 	Wide, Narrow template.HTML
 	Legend       []legendEntry
-	Columns      []string
-	Rows         [][]string // a lead each: valid time, lead, then one cell for each column of statistics
+	Table        report.Table // a row for each lead
 }
 
 // legendEntry explains a sign of a meteogram.
@@ -64,7 +63,7 @@ func (d *Desk) meteogramOf(ctx context.Context, s *selection) (*meteogram, error
 			return nil, 0, err
 		}
 		m := s.meteogram(steps, all)
-		return m, len(m.Wide) + len(m.Narrow) + 200*len(m.Rows)*len(m.Columns), nil
+		return m, len(m.Wide) + len(m.Narrow) + 200*len(m.Table.Rows)*len(m.Table.Columns), nil
 	})
 	if err != nil {
 		return nil, err
@@ -197,6 +196,7 @@ func (s *selection) meteogram(steps []step, all []statistic) *meteogram {
 	alt := m.Title + ", initialisation " + minute(s.init.Time) + ". The table below has its numbers."
 	m.Wide, m.Narrow = drawMeteogram(steps, &b, m.Unit, alt, 860), drawMeteogram(steps, &b, m.Unit, alt, 380)
 	m.Legend = b.legend(d)
+	m.Table = report.Table{Title: "Numbers of the meteogram", Columns: []string{"valid (UTC)", "lead"}}
 	for _, x := range all {
 		u := unitText(d.Unit)
 		switch {
@@ -205,7 +205,7 @@ func (s *selection) meteogram(steps []step, all []statistic) *meteogram {
 		case x.isChange():
 			u = unitText(d.Change)
 		}
-		m.Columns = append(m.Columns, strings.TrimSuffix(fmt.Sprintf("%s (%s)", x.text(d), u), " ()"))
+		m.Table.Columns = append(m.Table.Columns, strings.TrimSuffix(fmt.Sprintf("%s (%s)", x.text(d), u), " ()"))
 	}
 	low, high := b.bounds(steps)
 	digits := min(max(int(math.Ceil(1.5-math.Log10(high-low))), 1), 9) // less than a thirtieth of the range
@@ -218,7 +218,7 @@ func (s *selection) meteogram(steps []step, all []statistic) *meteogram {
 			}
 			row = append(row, report.Decimals(steps[i].value(x), n))
 		}
-		m.Rows = append(m.Rows, row)
+		m.Table.Rows = append(m.Table.Rows, row)
 	}
 	return m
 }
@@ -255,7 +255,7 @@ func rawSign(x, y, low, high float64) string {
 
 // Margins of a meteogram in SVG units.
 const (
-	plotLeft, plotRight, plotTop, plotBottom = 46.0, 12.0, 22.0, 40.0
+	plotLeft, plotRight, plotTop, plotBottom = 46.0, 12.0, 30.0, 40.0
 	plotHeight                               = 300.0
 )
 
@@ -288,7 +288,7 @@ func drawMeteogram(steps []step, b *boxes, unit, alt string, width float64) temp
 		}
 		fmt.Fprintf(&s, `<path class="%s" d="M%s %sH%s"/><text class="tick" x="%s" y="%s" text-anchor="end">%s</text>`, class, num(plotLeft), num(y(t)), num(width-plotRight), num(plotLeft-6), num(y(t)+4), texts[k])
 	}
-	fmt.Fprintf(&s, `<text class="tick unit" x="%s" y="14" text-anchor="end">%s</text>`, num(plotLeft-6), html.EscapeString(unit))
+	fmt.Fprintf(&s, `<text class="tick unit" x="%s" y="12" text-anchor="end">%s</text>`, num(plotLeft-6), html.EscapeString(unit))
 	free := math.Inf(-1) // end of the last label
 	for i := range steps {
 		fmt.Fprintf(&s, `<path class="frame" d="M%s %sv4"/>`, num(x(i)), num(plotHeight-plotBottom))

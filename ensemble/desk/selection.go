@@ -104,7 +104,7 @@ func (s *selection) chooseLead(id string) error {
 	case slices.Contains(own, s.leads[i]):
 		s.lead = s.leads[i]
 	default:
-		s.note = fmt.Sprintf("%s has no lead %s; %s is shown.", s.target.name(), id, s.lead)
+		s.note = fmt.Sprintf("%s has no lead %s; %s is shown. ", s.target.name(), id, s.lead)
 	}
 	return nil
 }
@@ -127,7 +127,7 @@ func (s *selection) chooseStatistic(id string) error {
 	case slices.Contains(own, s.all[i]):
 		s.statistic = s.all[i]
 	default:
-		s.note = fmt.Sprintf("%s at lead %s has no %s; its %s is shown.", s.target.name(), s.lead, s.all[i].text(s.target.display()), s.statistic.text(s.target.display()))
+		s.note += fmt.Sprintf("%s at lead %s has no %s; its %s is shown.", s.target.name(), s.lead, s.all[i].text(s.target.display()), s.statistic.text(s.target.display()))
 	}
 	return nil
 }

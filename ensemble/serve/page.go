@@ -3,6 +3,7 @@ package serve
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -55,12 +56,16 @@ func (s *state) page() desk.Page {
 		fact("newest products", "%s, %s ago", formatMinute(initOf(newest.name)), humanise.Duration(s.age(newest.name)))
 		fact("status", "%s", m.Status)
 		fact("members", "%d used; %d complete, %d expected; control %sd", len(m.MembersUsed), m.MembersComplete, m.MembersExpected, m.ControlPolicy)
-		p.Warnings = newestWarnings(newest)
+		if stated := slices.ContainsFunc(p.Notices, func(n desk.Notice) bool {
+			return n.State == desk.Degraded && n.Init == formatMinute(initOf(newest.name))
+		}); !stated {
+			p.Warnings = newestWarnings(newest)
+		}
 	} else {
 		fact("newest products", "none yet")
 	}
 	if model != nil {
-		fact("model", "%s old, trained on %s to %s by version %s", humanise.Duration(s.now().Sub(model.Finished)), model.Trained.From.Format(time.DateOnly), model.Trained.To.Format(time.DateOnly), model.Version)
+		fact("model", "trained on %s to %s, finished %s, version %s", model.Trained.From.Format(time.DateOnly), model.Trained.To.Format(time.DateOnly), model.Finished.UTC().Format(time.DateOnly), model.Version)
 	} else {
 		fact("model", "not ready")
 	}
@@ -86,7 +91,7 @@ func (s *state) page() desk.Page {
 // situation returns what the state of the service follows from.
 func (s *state) situation(inits []InitStatus, newest *initProducts, lack string) desk.Situation {
 	s.mu.Lock()
-	x := desk.Situation{MaxAge: s.options.Service.ReadyMaxAge, Missing: lack}
+	x := desk.Situation{MaxAge: s.options.Service.ReadyMaxAge, Missing: lack, Out: s.tree.dir}
 	s.mu.Unlock()
 	x.Now, x.Stalled = s.now(), !s.isAlive()
 	if newest != nil {
@@ -105,11 +110,11 @@ func (s *state) situation(inits []InitStatus, newest *initProducts, lack string)
 	return x
 }
 
-// newestWarnings are the warnings of the newest products; members that are missing are the first.
+// newestWarnings are the warnings of the newest products. Degraded ones without any state what they lack.
 func newestWarnings(c *initProducts) (out []string) {
 	m := c.manifest
-	if m.Status == manifest.Degraded {
-		text := "The newest products are degraded" // by damage or unused members; its warnings have the details
+	if m.Status == manifest.Degraded && len(m.Warnings) == 0 {
+		text := "The newest products are degraded"
 		if m.MembersComplete < m.MembersExpected {
 			text = fmt.Sprintf("The newest products are degraded: they have %d of %d members", m.MembersComplete, m.MembersExpected)
 			if names := ensemble.MemberRanges(c.missing()); names != "" {
