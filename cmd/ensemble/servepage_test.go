@@ -179,6 +179,65 @@ func (v *views) look() {
 			v.shoot(chromium, v.pages[i], shot, width)
 		}
 	}
+	v.audit(chromium)
+}
+
+// audit runs axe-core on the pages, in the light and in the dark colour scheme.
+func (v *views) audit(chromium string) {
+	v.t.Helper()
+	found, _ := filepath.Glob("../../build/venv/lib/python3*/site-packages/axe_core_python/axe.min.js")
+	if found == nil {
+		v.t.Log("not checked by axe-core: it is not in build/venv (scripts/setup.sh test installs it)")
+		return
+	}
+	axe, err := os.ReadFile(found[0])
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	violations := func(page, scheme string) string {
+		dir := v.t.TempDir()
+		file := filepath.Join(dir, "page.html")
+		page = strings.Replace(page, "</body>", "<script>"+string(axe)+"</script><script>"+auditScript+"</script></body>", 1)
+		if err := os.WriteFile(file, []byte(page), 0o644); err != nil {
+			v.t.Fatal(err)
+		}
+		_, text, ok := strings.Cut(browse(v.t, chromium, file, "--window-size=1280,2000", "--blink-settings=preferredColorScheme="+scheme, "--virtual-time-budget=60000", "--dump-dom"), `<p id="axe">`)
+		if !ok {
+			v.t.Fatal("axe-core has no result")
+		}
+		text, _, _ = strings.Cut(text, "</p>")
+		return html.UnescapeString(text)
+	}
+	for i, name := range v.names {
+		for scheme, of := range map[string]string{"0": "dark", "1": "light"} {
+			if got := violations(v.pages[i], scheme); got != "none" {
+				v.t.Errorf("%s, %s: axe-core finds %s", name, of, got)
+			}
+		}
+	}
+	if got := violations(`<!DOCTYPE html><html lang="en"><title>x</title><body><main><h1>x</h1><img src="x"></main></body></html>`, "1"); !strings.Contains(got, "image-alt") {
+		v.t.Errorf("axe-core finds %q in a page with an image without text", got)
+	}
+}
+
+// auditScript writes the violations that axe-core finds.
+const auditScript = `axe.run(document).then((r) => { const p = document.createElement("p"); p.id = "axe";
+p.textContent = r.violations.map((x) => x.id + " (" + x.nodes.slice(0, 3).map((n) => n.html + " " + n.failureSummary).join("; ") + ")").join(", ") || "none"; document.body.append(p); });`
+
+// browse opens a file in Chromium, which may write no message on its console, and returns what it prints.
+func browse(t *testing.T, chromium, file string, args ...string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, chromium, append(append([]string{"--headless=new", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run", "--hide-scrollbars", "--enable-logging=stderr", "--v=0",
+		"--user-data-dir=" + filepath.Join(filepath.Dir(file), "profile")}, args...), "file://"+file)...)
+	cmd.Env, cmd.WaitDelay = append(os.Environ(), "TMPDIR=/tmp"), 5*time.Second
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Run(); err != nil || strings.Contains(stderr.String(), "CONSOLE") {
+		t.Errorf("%s: %v\n%s", file, err, stderr.String())
+	}
+	return stdout.String()
 }
 
 // shoot takes a picture of a page in a frame of a width, and compares the width of its parts with it.
@@ -192,20 +251,7 @@ func (v *views) shoot(chromium, page, shot string, width int) {
 	if err := os.WriteFile(file, []byte(frame), 0o644); err != nil {
 		v.t.Fatal(err)
 	}
-	run := func(args ...string) string {
-		ctx, cancel := context.WithTimeout(v.t.Context(), 4*time.Minute)
-		defer cancel()
-		cmd := exec.CommandContext(ctx, chromium, append([]string{"--headless=new", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run", "--hide-scrollbars", "--enable-logging=stderr", "--v=0",
-			"--user-data-dir=" + filepath.Join(dir, "profile"), fmt.Sprintf("--window-size=%d,%d", max(width, 500), height)}, append(args, "file://"+file)...)...)
-		cmd.Env, cmd.WaitDelay = append(os.Environ(), "TMPDIR=/tmp"), 5*time.Second
-		var stdout, stderr bytes.Buffer
-		cmd.Stdout, cmd.Stderr = &stdout, &stderr
-		if err := cmd.Run(); err != nil || strings.Contains(stderr.String(), "CONSOLE") {
-			v.t.Errorf("%s: %v\n%s", shot, err, stderr.String())
-		}
-		return stdout.String()
-	}
-	dom := run("--dump-dom", "--screenshot="+shot)
+	dom := browse(v.t, chromium, file, fmt.Sprintf("--window-size=%d,%d", max(width, 500), height), "--dump-dom", "--screenshot="+shot)
 	_, wide, _ := strings.Cut(dom, `<p id="wide">`)
 	if wide, _, _ = strings.Cut(wide, "</p>"); wide != "fits" {
 		v.t.Errorf("%s: at %d pixels these parts are wider than the screen: %.500q", shot, width, wide)
