@@ -2,15 +2,18 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"html"
 	"image"
-	"image/draw"
+	"image/color"
 	"image/png"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -98,7 +101,7 @@ func TestServePage(t *testing.T) {
 	chosen, files := demoTrial(t)
 	file := files.GRIB2[len(files.GRIB2)-1]
 	init := demoInit(t, file)
-	views := &views{t: t}
+	views := &views{t: t, hide: []string{chosen.dir + "/"}}
 	set := append([]string{"serve.schedule.cycles=[00]", "serve.schedule.expected=init+6h40m", "serve.ready_max_age=26h"}, pageProducts...)
 
 	s := chosen.startServing("cpu", init.Add(time.Hour), set...)
@@ -131,6 +134,7 @@ func TestServePage(t *testing.T) {
 	views.add("stale", s.get("/"))
 
 	degraded, _ := demoTrial(t)
+	views.hide = append(views.hide, degraded.dir+"/")
 	s = degraded.startServing("cpu", init.Add(7*time.Hour), append([]string{"members.expected=6", "members.deadline=init+6h30m", "members.on_missing=degrade", "serve.retry_delay=2h"}, set...)...)
 	s.arriving(file)
 	s.await(init, "degraded", "4 of 6 members")
@@ -148,6 +152,7 @@ func TestServePage(t *testing.T) {
 // views are pages by their states.
 type views struct {
 	t     *testing.T
+	hide  []string // folders of the test, which pictures do not show
 	names []string
 	pages []string
 }
@@ -158,11 +163,15 @@ func (v *views) add(name, page string) {
 	if name != "probability" && !strings.Contains(page, `<p class="state `+name+`">`) {
 		v.t.Errorf("the page is not %s:\n%.6000s", name, page)
 	}
+	for _, dir := range v.hide {
+		page = strings.ReplaceAll(page, dir, "")
+	}
 	v.names, v.pages = append(v.names, name), append(v.pages, page)
 }
 
-// look opens the pages in a browser, on a wide and on a narrow screen, as ENSEMBLE_SHOTS keeps them: none may be wider than the
-// screen, or cause a message on the console.
+// look opens two of the pages in a browser, on a wide and on a narrow screen: none may be wider than the screen, or cause a message
+// on the console. With ENSEMBLE_SHOTS=FOLDER all pages are opened, and pictures of them kept; the pictures of docs/operations.md
+// are page.png and page-390.png.
 func (v *views) look() {
 	v.t.Helper()
 	chromium, err := exec.LookPath("chromium")
@@ -170,53 +179,49 @@ func (v *views) look() {
 		v.t.Skip("skipped: no chromium in PATH to look at the page with")
 	}
 	dir := os.Getenv("ENSEMBLE_SHOTS")
-	if dir == "" {
-		dir = v.t.TempDir()
-	}
 	for i, name := range v.names {
+		if dir == "" && name != "fresh" && name != "failed" {
+			continue
+		}
+		v.audit(chromium, name, v.pages[i])
 		for _, width := range []int{1280, 390} {
-			shot := filepath.Join(dir, fmt.Sprintf("%s-%d.png", name, width))
+			shot := filepath.Join(cmp.Or(dir, v.t.TempDir()), fmt.Sprintf("%s-%d.png", name, width))
 			v.shoot(chromium, v.pages[i], shot, width)
+			switch {
+			case dir != "" && name == "fresh" && width == 1280:
+				crop(v.t, shot, filepath.Join(dir, "page.png"), image.Pt(width, 1440))
+			case dir != "" && name == "failed" && width == 390:
+				crop(v.t, shot, filepath.Join(dir, "page-390.png"), image.Pt(width, 1100))
+			}
 		}
 	}
-	v.audit(chromium)
 }
 
-// audit runs axe-core on the pages, in the light and in the dark colour scheme.
-func (v *views) audit(chromium string) {
+// axeControl is a page with one violation.
+const axeControl = `<!DOCTYPE html><html lang="en"><title>x</title><body><main><h1>x</h1><img src="x"></main></body></html>`
+
+// audit runs axe-core on a page, in the light and in the dark colour scheme.
+func (v *views) audit(chromium, name, page string) {
 	v.t.Helper()
 	found, _ := filepath.Glob("../../build/venv/lib/python3*/site-packages/axe_core_python/axe.min.js")
 	if found == nil {
-		v.t.Log("not checked by axe-core: it is not in build/venv (scripts/setup.sh test installs it)")
+		v.t.Logf("%s is not checked by axe-core: it is not in build/venv (scripts/setup.sh test installs it)", name)
 		return
 	}
 	axe, err := os.ReadFile(found[0])
 	if err != nil {
 		v.t.Fatal(err)
 	}
-	violations := func(page, scheme string) string {
-		dir := v.t.TempDir()
-		file := filepath.Join(dir, "page.html")
-		page = strings.Replace(page, "</body>", "<script>"+string(axe)+"</script><script>"+auditScript+"</script></body>", 1)
-		if err := os.WriteFile(file, []byte(page), 0o644); err != nil {
+	for _, c := range []struct{ name, page, scheme, want string }{{name + ", dark", page, "0", "none"}, {name + ", light", page, "1", "none"}, {"an image without text", axeControl, "1", "image-alt"}} {
+		file := filepath.Join(v.t.TempDir(), "page.html")
+		text := strings.Replace(c.page, "</body>", "<script>"+string(axe)+"</script><script>"+auditScript+"</script></body>", 1)
+		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
 			v.t.Fatal(err)
 		}
-		_, text, ok := strings.Cut(browse(v.t, chromium, file, "--window-size=1280,2000", "--blink-settings=preferredColorScheme="+scheme, "--virtual-time-budget=60000", "--dump-dom"), `<p id="axe">`)
-		if !ok {
-			v.t.Fatal("axe-core has no result")
+		_, got, _ := strings.Cut(browse(v.t, chromium, file, "--window-size=1280,2000", "--blink-settings=preferredColorScheme="+c.scheme, "--virtual-time-budget=60000", "--dump-dom"), `<p id="axe">`)
+		if got, _, _ = strings.Cut(got, "</p>"); !strings.HasPrefix(got, c.want) {
+			v.t.Errorf("%s: axe-core finds %s, want %s", c.name, html.UnescapeString(got), c.want)
 		}
-		text, _, _ = strings.Cut(text, "</p>")
-		return html.UnescapeString(text)
-	}
-	for i, name := range v.names {
-		for scheme, of := range map[string]string{"0": "dark", "1": "light"} {
-			if got := violations(v.pages[i], scheme); got != "none" {
-				v.t.Errorf("%s, %s: axe-core finds %s", name, of, got)
-			}
-		}
-	}
-	if got := violations(`<!DOCTYPE html><html lang="en"><title>x</title><body><main><h1>x</h1><img src="x"></main></body></html>`, "1"); !strings.Contains(got, "image-alt") {
-		v.t.Errorf("axe-core finds %q in a page with an image without text", got)
 	}
 }
 
@@ -256,7 +261,7 @@ func (v *views) shoot(chromium, page, shot string, width int) {
 	if wide, _, _ = strings.Cut(wide, "</p>"); wide != "fits" {
 		v.t.Errorf("%s: at %d pixels these parts are wider than the screen: %.500q", shot, width, wide)
 	}
-	crop(v.t, shot, width)
+	crop(v.t, shot, shot, image.Pt(width, height))
 }
 
 // frameScript writes which parts of the page in the frame are wider than it; those of scrolling tables are not.
@@ -265,10 +270,10 @@ f.onload = () => { const d = f.contentDocument, limit = f.clientWidth + 1;
 const wide = [...d.querySelectorAll("header *, main *, footer *")].filter((e) => !e.closest("svg svg, .scroll table, defs, .away") && e.getBoundingClientRect().right > limit).map((e) => e.tagName + "." + e.getAttribute("class"));
 const p = document.createElement("p"); p.id = "wide"; p.textContent = wide.slice(0, 9).join(" ") || "fits"; document.body.append(p); };`
 
-// crop cuts a picture to a width, and to its last row that is not blank.
-func crop(t *testing.T, path string, width int) {
+// crop writes the upper left part of a picture, up to its last row that is not blank, with at most 256 colours.
+func crop(t *testing.T, from, to string, size image.Point) {
 	t.Helper()
-	text, err := os.ReadFile(path)
+	text, err := os.ReadFile(from)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -276,26 +281,49 @@ func crop(t *testing.T, path string, width int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	colours, last := map[[3]uint32]bool{}, 0
-	for y := range img.Bounds().Dy() {
-		r0, g0, b0, _ := img.At(0, y).RGBA()
-		for x := range min(width, img.Bounds().Dx()) {
-			r, g, b, _ := img.At(x, y).RGBA()
-			if colours[[3]uint32{r, g, b}] = true; r != r0 || g != g0 || b != b0 {
+	count, last := map[color.RGBA]int{}, 0
+	at := func(x, y int) color.RGBA { // 5 bits of each colour
+		r, g, b, _ := img.At(x, y).RGBA()
+		five := func(v uint32) uint8 { return uint8((v >> 8 & 0xf8) * 255 / 0xf8) }
+		return color.RGBA{five(r), five(g), five(b), 255}
+	}
+	size.X, size.Y = min(size.X, img.Bounds().Dx()), min(size.Y, img.Bounds().Dy())
+	for y := range size.Y {
+		for x := range size.X {
+			c := at(x, y)
+			if count[c]++; c != at(0, y) {
 				last = y
 			}
 		}
 	}
-	if len(colours) < 20 {
-		t.Errorf("%s looks blank: %d colours", path, len(colours))
+	if len(count) < 20 {
+		t.Errorf("%s looks blank: %d colours", from, len(count))
 	}
-	out := image.NewRGBA(image.Rect(0, 0, width, min(last+24, img.Bounds().Dy())))
-	draw.Draw(out, out.Bounds(), img, image.Point{}, draw.Src)
+	often := slices.SortedFunc(maps.Keys(count), func(a, b color.RGBA) int {
+		return cmp.Or(count[b]-count[a], int(a.R)-int(b.R), int(a.G)-int(b.G), int(a.B)-int(b.B))
+	})
+	var palette color.Palette
+	for _, c := range often[:min(256, len(often))] {
+		palette = append(palette, c)
+	}
+	out := image.NewPaletted(image.Rect(0, 0, size.X, min(last+24, size.Y)), palette)
+	index := map[color.RGBA]uint8{}
+	for y := range out.Rect.Dy() {
+		for x := range size.X {
+			c := at(x, y)
+			k, ok := index[c]
+			if !ok {
+				k = uint8(palette.Index(c))
+				index[c] = k
+			}
+			out.SetColorIndex(x, y, k)
+		}
+	}
 	var b bytes.Buffer
-	if err := png.Encode(&b, out); err != nil {
+	if err := (&png.Encoder{CompressionLevel: png.BestCompression}).Encode(&b, out); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(path, b.Bytes(), 0o644); err != nil {
+	if err := os.WriteFile(to, b.Bytes(), 0o644); err != nil {
 		t.Fatal(err)
 	}
 }
