@@ -315,3 +315,22 @@ func TestDamagedProducts(t *testing.T) {
 		ask(t, d, "init=2026010100&variable=t-850hPa&lead=48h&lat=1&lon=1", 200, `class="map"`, "Numbers of the meteogram")
 	}
 }
+
+// BenchmarkPage measures a page with map and meteogram, from the cache and drawn.
+func BenchmarkPage(b *testing.B) {
+	f := published(b)
+	q := url.Values{"variable": {"t-850hPa"}, "lat": {"47"}, "lon": {"8"}}
+	for _, cached := range []bool{true, false} {
+		b.Run(map[bool]string{true: "cached", false: "drawn"}[cached], func(b *testing.B) {
+			d := New(f)
+			for b.Loop() {
+				if !cached {
+					d = New(f)
+				}
+				if a, err := d.Answer(b.Context(), Page{}, q); err != nil || a.Faults != nil {
+					b.Fatal(err, a.Faults)
+				}
+			}
+		})
+	}
+}

@@ -13,7 +13,7 @@ import (
 const (
 	maxDrawing = 2                // at once
 	maxWaiting = 32               // drawn or waiting for it
-	drawLimit  = 30 * time.Second // of one drawing, and of waiting for one
+	drawLimit  = 30 * time.Second // of renderer.limit
 	cacheBytes = 64 << 20
 )
 
@@ -27,6 +27,7 @@ var (
 // newRenderer.
 type renderer struct {
 	slots chan struct{}
+	limit time.Duration // of one drawing, and of waiting for one
 
 	mu      sync.Mutex
 	running map[string]*drawing
@@ -50,11 +51,11 @@ type kept struct {
 }
 
 func newRenderer() *renderer {
-	return &renderer{slots: make(chan struct{}, maxDrawing), running: map[string]*drawing{}, kept: map[string]*list.Element{}, latest: list.New()}
+	return &renderer{slots: make(chan struct{}, maxDrawing), limit: drawLimit, running: map[string]*drawing{}, kept: map[string]*list.Element{}, latest: list.New()}
 }
 
 // get returns a part from the cache, or draws it. Requests for a part that is being drawn wait for it. draw returns the
-// part and its size in memory. It continues when the requests that wait for it end, until drawLimit.
+// part and its size in memory. It continues when the requests that wait for it end, until the limit.
 //
 // Errors: those of draw, panics included; errBusy; errSlow; ctx.Err().
 func (r *renderer) get(ctx context.Context, key string, draw func(ctx context.Context) (value any, bytes int, err error)) (any, error) {
@@ -72,10 +73,14 @@ func (r *renderer) get(ctx context.Context, key string, draw func(ctx context.Co
 		}
 		d = &drawing{done: make(chan struct{})}
 		r.running[key] = d
-		go r.run(context.WithoutCancel(ctx), key, d, draw)
+		bounded, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), r.limit, errSlow)
+		go func() {
+			defer cancel()
+			r.run(bounded, key, d, draw)
+		}()
 	}
 	r.mu.Unlock()
-	limit := time.NewTimer(drawLimit)
+	limit := time.NewTimer(r.limit + time.Second) // later than the drawing itself, which has the better error
 	defer limit.Stop()
 	select {
 	case <-d.done:
@@ -89,8 +94,6 @@ func (r *renderer) get(ctx context.Context, key string, draw func(ctx context.Co
 
 // run draws a part when a slot is free.
 func (r *renderer) run(ctx context.Context, key string, d *drawing, draw func(ctx context.Context) (any, int, error)) {
-	ctx, cancel := context.WithTimeoutCause(ctx, drawLimit, errSlow)
-	defer cancel()
 	bytes := 0
 	defer func() {
 		if p := recover(); p != nil { // saved fields may be damaged in ways that no check knows

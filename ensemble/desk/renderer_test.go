@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 )
 
 // TestRendererIsBounded: at most maxDrawing parts are drawn at once, requests for the same part share one drawing, and
@@ -93,5 +94,20 @@ func TestRendererForgets(t *testing.T) {
 	get("b", cacheBytes+1) // larger than the cache
 	if drawn != 4 || r.bytes > cacheBytes {
 		t.Errorf("%d drawn, %d bytes", drawn, r.bytes)
+	}
+}
+
+// TestRendererIsLimited: a drawing that takes too long is stopped, and is an error that says so. Its slot is free again.
+func TestRendererIsLimited(t *testing.T) {
+	r := newRenderer()
+	r.limit = time.Millisecond
+	for k := range 2 * maxDrawing {
+		if _, err := r.get(t.Context(), fmt.Sprint(k), func(ctx context.Context) (any, int, error) { <-ctx.Done(); return nil, 0, ctx.Err() }); !errors.Is(err, errSlow) && !errors.Is(err, errBusy) {
+			t.Errorf("a drawing without an end: %v", err)
+		}
+	}
+	r.limit = drawLimit
+	if v, err := r.get(t.Context(), "next", func(context.Context) (any, int, error) { return 1, 1, nil }); err != nil || v != 1 {
+		t.Errorf("the next: %v, %v", v, err)
 	}
 }
