@@ -184,7 +184,7 @@ func (v *views) look() {
 			continue
 		}
 		v.audit(chromium, name, v.pages[i])
-		for _, width := range []int{1280, 390} {
+		for _, width := range []int{1280, 800, 390, 370} { // the four widths of maps
 			shot := filepath.Join(cmp.Or(dir, v.t.TempDir()), fmt.Sprintf("%s-%d.png", name, width))
 			v.shoot(chromium, v.pages[i], shot, width)
 			switch {
@@ -259,15 +259,20 @@ func (v *views) shoot(chromium, page, shot string, width int) {
 	dom := browse(v.t, chromium, file, fmt.Sprintf("--window-size=%d,%d", max(width, 500), height), "--dump-dom", "--screenshot="+shot)
 	_, wide, _ := strings.Cut(dom, `<p id="wide">`)
 	if wide, _, _ = strings.Cut(wide, "</p>"); wide != "fits" {
-		v.t.Errorf("%s: at %d pixels these parts are wider than the screen: %.500q", shot, width, wide)
+		v.t.Errorf("%s: at %d pixels parts are wider than the screen, or inputs not on their maps: %.900q", shot, width, wide)
 	}
 	crop(v.t, shot, shot, image.Pt(width, height))
 }
 
-// frameScript writes which parts of the page in the frame are wider than it; those of scrolling tables are not.
+// frameScript writes which parts of the page in the frame are wider than it, those of scrolling tables excepted, and which
+// inputs for clicks do not lie on their map with the width in their name, by which positions are read.
 const frameScript = `const f = document.getElementById("f");
 f.onload = () => { const d = f.contentDocument, limit = f.clientWidth + 1;
 const wide = [...d.querySelectorAll("header *, main *, footer *")].filter((e) => !e.closest("svg svg, .scroll table, defs, .away") && e.getBoundingClientRect().right > limit).map((e) => e.tagName + "." + e.getAttribute("class"));
+for (const c of d.querySelectorAll(".click")) {
+  const s = c.querySelector("svg").getBoundingClientRect(), shown = [...c.querySelectorAll("input[type=image]")].filter((i) => i.offsetParent), r = shown[0].getBoundingClientRect();
+  if (shown.length !== 1 || [r.width - shown[0].name.split("-")[1], r.width - s.width, r.height - s.height, r.left - s.left, r.top - s.top].some((x) => Math.abs(x) > 0.6)) wide.push("click area " + shown.map((i) => i.name) + " " + JSON.stringify([r, s]));
+}
 const p = document.createElement("p"); p.id = "wide"; p.textContent = wide.slice(0, 9).join(" ") || "fits"; document.body.append(p); };`
 
 // crop writes the upper left part of a picture, up to its last row that is not blank, with at most 256 colours.
