@@ -58,7 +58,7 @@ var serviceKeys = []schema.Key{
 	{Path: "serve.ready_max_age", Check: Above(0), Example: "14h",
 		Help: "Largest age of the newest initialisation with products for which /readyz reports ready. Default: any age."},
 	{Path: "serve.scores", Example: "verification",
-		Help: "Output directory of `ensemble verify --out`, whose scores are shown on the page."},
+		Help: "Output directory of `ensemble verify --out`, whose scores are shown at /scores.html."},
 	{Path: "serve.max_connections", Default: "256", Check: Between(1, 65536), Example: "256",
 		Help: "Largest number of concurrent connections; further ones wait until one ends or is idle."},
 	{Path: "serve.max_connections_per_address", Default: "64", Check: Between(0, 65536), Example: "64",

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/ensemble-weather/ensemble/ensemble/edr"
-	"github.com/ensemble-weather/ensemble/ensemble/run/reports"
 	"github.com/ensemble-weather/ensemble/ensemble/stac"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/io/product"
@@ -36,8 +35,8 @@ func (h *handler) server() *http.Server {
 		MaxHeaderBytes: maxHeader, ConnState: h.limiter.connState, ErrorLog: slog.NewLogLogger(h.log.Handler(), slog.LevelDebug), DisableGeneralOptionsHandler: true}
 }
 
-// contentSecurityPolicy allows pages of this service only their own images and inline styles.
-const contentSecurityPolicy = "default-src 'none'; img-src 'self' data:; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+// contentSecurityPolicy allows pages of this service only their own images, forms and inline styles.
+const contentSecurityPolicy = "default-src 'none'; img-src 'self' data:; style-src 'unsafe-inline'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
 
 // ServeHTTP serves one request, counts it and logs one line.
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -112,9 +111,9 @@ func rejection(r *http.Request, preflight bool) (status int, why string) {
 func (h *handler) route(w *response, r *http.Request) {
 	switch at := r.URL.Path; {
 	case at == "/":
-		h.servePage(w, r, reports.PageFile)
-	case strings.HasPrefix(at, "/index"):
-		h.servePage(w, r, strings.TrimPrefix(at, "/"))
+		h.servePage(w, r)
+	case strings.HasPrefix(at, "/scores"):
+		h.serveScores(w, r, strings.TrimPrefix(at, "/"))
 	case at == "/healthz":
 		h.writeHealth(w, map[bool]string{false: "publishing is stalled"}[h.isAlive()])
 	case at == "/readyz":
