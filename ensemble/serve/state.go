@@ -9,6 +9,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/ensemble/hook"
 	"github.com/ensemble-weather/ensemble/ensemble/run/input"
 	"github.com/ensemble-weather/ensemble/ensemble/run/predict"
 	"github.com/ensemble-weather/ensemble/internal/humanise"
@@ -27,6 +28,7 @@ type state struct {
 	tree         *productTree
 	metrics      *metrics
 	limiter      *connLimiter
+	hook         *hook.Hook                // called when products were issued
 	rate         *rate.Limiter             // rate limit of product downloads; nil: none
 	begun        time.Time                 // start of the service
 	lastProgress atomic.Pointer[time.Time] // time of the last progress, with monotonic clock
@@ -35,10 +37,16 @@ type state struct {
 	options Options
 	model   *predict.ModelDescription // nil until loaded
 	found
-	decisions map[string]Decision // of operators, by initialisation
-	maps      *mapImages          // latest maps; nil: none
-	seq       uint64              // incremented when the content of the page changes
-	page      page
+	ruled
+	maps *mapImages // latest maps; nil: none
+	seq  uint64     // incremented when the content of the page changes
+	page page
+}
+
+// ruled is what operators ruled about initialisations, by name.
+type ruled struct {
+	decisions map[string]Decision
+	pruned    map[string]time.Time // when products were removed; they may exist again
 }
 
 // found is what the last scan found in the input.
@@ -164,10 +172,11 @@ func (s *state) updateGauges() {
 		newest = &initProducts{name: "", manifest: &product.Manifest{}}
 	}
 	m.update(newest)
-	if last := s.metrics.lastIssued; last.value() == 0 && newest.name != "" {
+	if last := m.lastIssued; last.value() == 0 && newest.name != "" {
 		last.set(unix(newest.written)) // of an earlier process
 	}
 	s.metrics.output.update(s.tree.dir)
+	s.metrics.hook.update(s.hook.Status())
 }
 
 // initOf parses the name of an initialisation.
