@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -232,6 +233,9 @@ func TestKubernetesPredict(t *testing.T) {
 		}
 		if r.OnExitCodes.Operator != "In" || r.OnExitCodes.ContainerName != job.Template.Spec.Containers[0].Name {
 			t.Errorf("%+v", r.OnExitCodes)
+		}
+		if v := r.OnExitCodes.Values; !slices.IsSorted(v) || v[0] < 1 { // Kubernetes refuses others
+			t.Errorf("exit codes %v", v)
 		}
 		for _, code := range r.OnExitCodes.Values {
 			actions[code] = r.Action

@@ -120,7 +120,7 @@ func TestServeHookHangs(t *testing.T) {
 	}
 	args := []string{"-c", configure("/no/such/program"), "--run-dir", f.run, "--out", out, "--input", in}
 	f.expect(exit.Usage, []string{"serve.on_issue.command", "/no/such/program"}, append([]string{"serve"}, args...)...)
-	configure("/bin/sh, -c, \"echo stuck; sleep 1000\"")
+	configure("/bin/sh, -c, \"sleep 1000\"")
 	s := f.serve(args...)
 	day := lastDay
 	for i := range 3 {
@@ -132,7 +132,7 @@ func TestServeHookHangs(t *testing.T) {
 		h := s.hookStatus()
 		return h.Pending == 3 && h.Open[0].Attempts == 1 && h.Open[1].Attempts == 1 && h.Open[2].Attempts == 1
 	})
-	if h := s.hookStatus(); h.Calls != "command" || !strings.Contains(h.Open[0].Why, "it took longer than serve.on_issue.timeout, 1s, and was ended: stuck") || h.Open[0].NextAttempt == nil {
+	if h := s.hookStatus(); h.Calls != "command" || !strings.Contains(h.Open[0].Why, "it took longer than serve.on_issue.timeout, 1s, and was ended") || h.Open[0].NextAttempt == nil {
 		t.Errorf("%+v", h)
 	}
 	configure("/no/such/program")
