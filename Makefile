@@ -47,15 +47,10 @@ deb: setup-build
 	scripts/deb.sh '$(VERSION)'
 
 .PHONY: image
-# The image of Containerfile, by the first builder that is here, with its options in IMAGE_ARGS. Docker knows
-# but one form of images; the others' own form has no health check.
+# The image of Containerfile, by the first builder that is here, with its options in IMAGE_ARGS.
 IMAGE := ensemble
 image:
-	@for b in podman buildah docker; do command -v $$b >/dev/null && break; b=; done; \
-	[ -n "$$b" ] || { echo "make image: none of podman, buildah and docker is here" >&2; exit 69; }; \
-	[ -d .git ] || { echo "make image: the image is made from a clone, and .git is not a folder here" >&2; exit 66; }; \
-	[ $$b = docker ] || form="--format docker"; \
-	$$b build $$form $(IMAGE_ARGS) --label org.opencontainers.image.version='$(VERSION)' -t $(IMAGE) -f Containerfile .
+	@scripts/image.sh '$(IMAGE)' '$(VERSION)' $(IMAGE_ARGS)
 
 .PHONY: site
 # The documentation as a site in build/site, with the report of `make demo` as its gallery.

@@ -37,11 +37,13 @@ ensemble=$root/usr/bin/ensemble
 "$ensemble" completion fish | install -D -m 644 /dev/stdin "$root/usr/share/fish/vendor_completions.d/ensemble.fish"
 
 doc=$root/usr/share/doc/ensemble
+share=$root/usr/share/ensemble # what operations need: minimal images leave /usr/share/doc out
 install -D -m 644 ensemble/run/demo/demo.yaml "$doc/examples/train.yaml"
-install -m 644 docs/examples/*.yaml "$doc/examples/"
+mkdir -p "$share"
+install -m 644 docs/examples/*.yaml "$share/"
 for f in experiments/*/*.yaml; do install -D -m 644 "$f" "$doc/examples/${f#experiments/}"; done
-cp -r docs/ops "$doc/examples/"
-find "$doc/examples" -type d -exec chmod 755 {} + -o -perm /111 -exec chmod 755 {} + -o -exec chmod 644 {} +
+cp -r docs/ops "$share/"
+find "$share" -type d -exec chmod 755 {} + -o -perm /111 -exec chmod 755 {} + -o -exec chmod 644 {} +
 for f in docs/ops/*.service; do
   [ ! -e "$f" ] || install -D -m 644 "$f" "$root/lib/systemd/system/${f##*/}"
 done

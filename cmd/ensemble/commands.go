@@ -16,7 +16,7 @@ var commandGroups = []commandGroup{
 	{"Train", true, []func(*app) *cobra.Command{trainCommand, configCommand}},
 	{"Forecast", true, []func(*app) *cobra.Command{predictCommand, serveCommand}},
 	{"Judge", true, []func(*app) *cobra.Command{verifyCommand, reportCommand}},
-	{"Operate", false, []func(*app) *cobra.Command{productsCommand}},
+	{"Operate", false, []func(*app) *cobra.Command{productsCommand, healthCommand}},
 	{"Prepare data and models", false, []func(*app) *cobra.Command{dataCommand, modelCommand}},
 	{"Compress", false, []func(*app) *cobra.Command{pruneCommand, distilCommand, quantiseCommand}},
 	{"Experiment", false, []func(*app) *cobra.Command{experimentCommand}},

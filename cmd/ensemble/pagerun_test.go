@@ -43,7 +43,7 @@ type block struct {
 }
 
 // pagePrograms begin the first line of an indented block of commands.
-var pagePrograms = regexp.MustCompile(`^(?:[A-Z_]+=\S* )*(?:ensemble|mpirun|srun|sbatch|make|curl|podman|install|python3|cylc|sed|ecflow_client|slurm/submit\.sh|export) `)
+var pagePrograms = regexp.MustCompile(`^(?:[A-Z_]+=\S* )*(?:ensemble|mpirun|srun|sbatch|make|curl|podman|install|python3|cylc|sed|ecflow_client|nice|kubectl|apt-get|slurm/submit\.sh|export) `)
 
 var (
 	permission      = regexp.MustCompile(`^<!-- may exit with 1: .+ -->$`)

@@ -15,13 +15,15 @@ import (
 func productsCommand(a *app) *cobra.Command {
 	return group(a, &cobra.Command{
 		Use:   "products",
-		Short: "Decide about the initialisations of a running service",
+		Short: "Decide about initialisations, and remove old products",
 		Long: "Decide about the initialisations of a running service: accept or dismiss input\n" +
 			"that changed after the products were issued, retry a failed initialisation, or\n" +
 			"acknowledge a failed, degraded or late one, which ends its alerts. A decision is\n" +
-			"a file in the product directory that the service reads at its next scan.",
+			"a file in the product directory that the service reads at its next scan.\n" +
+			"`prune` removes the products of old initialisations.",
 		Example: "  ensemble products accept 2026010100 --out products\n" +
-			"  ensemble products acknowledge 2026010112 --out products",
+			"  ensemble products acknowledge 2026010112 --out products\n" +
+			"  ensemble products prune --out products --keep 30d",
 		Annotations: annotations("ensemble serve"),
 	},
 		decisionCommand(a, serve.Accept, "Make products again from changed input",
@@ -36,7 +38,8 @@ func productsCommand(a *app) *cobra.Command {
 				"time of its next attempt, and also if only other files would cause one."),
 		decisionCommand(a, serve.Acknowledge, "End the alerts on an initialisation",
 			"End the alerts on a failed, degraded or late initialisation. Its state stays.\n"+
-				"Another failure, or one of other input, raises them again."))
+				"Another failure, or one of other input, raises them again."),
+		productsPrune(a))
 }
 
 // decisionCommand returns the command of an action on an initialisation.

@@ -194,26 +194,61 @@ func systemd(t *testing.T) func(want ...string) {
 	}
 }
 
-// TestServeUnit: the systemd unit is valid, and denies the service what it does not need.
+// TestServeUnit: the systemd units are valid, and deny the service and its alarm what they do not need.
 func TestServeUnit(t *testing.T) {
 	if _, err := exec.LookPath("systemd-analyze"); err != nil {
 		t.Skip("skipped: no systemd-analyze in PATH")
 	}
-	text, err := os.ReadFile("../../docs/ops/ensemble-serve.service")
+	alarm, err := filepath.Abs("../../docs/ops/alarm.sh")
 	if err != nil {
 		t.Fatal(err)
 	}
-	unit := filepath.Join(t.TempDir(), "ensemble-serve.service")
-	here := bytes.Replace(text, []byte("/usr/bin/ensemble "), []byte(os.Args[0]+" "), 1) // the program need not be installed
-	if err := os.WriteFile(unit, here, 0o644); err != nil || bytes.Equal(here, text) {
-		t.Fatal("the unit does not run ensemble", err)
+	dir := t.TempDir()
+	var units []string
+	for name, program := range map[string][2]string{"ensemble-serve.service": {"/usr/bin/ensemble ", os.Args[0] + " "}, "ensemble-alarm@.service": {"=/usr/share/ensemble/ops/alarm.sh ", "=" + alarm + " "}} {
+		text, err := os.ReadFile("../../docs/ops/" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		unit := filepath.Join(dir, name)
+		here := bytes.Replace(text, []byte(program[0]), []byte(program[1]), 1) // the programs need not be installed
+		if err := os.WriteFile(unit, here, 0o644); err != nil || bytes.Equal(here, text) {
+			t.Fatalf("%s does not run %s: %v", name, program[0], err)
+		}
+		units = append(units, unit)
 	}
-	if out, err := exec.Command("systemd-analyze", "verify", "--man=no", unit).CombinedOutput(); err != nil || len(out) > 0 {
+	if out, err := exec.Command("systemd-analyze", append([]string{"verify", "--man=no"}, units...)...).CombinedOutput(); err != nil || len(out) > 0 {
 		t.Errorf("verify: %v\n%s", err, out)
 	}
-	out, err := exec.Command("systemd-analyze", "security", "--offline=yes", "--threshold=20", unit).CombinedOutput() // 2.0 of 10
+	for _, unit := range units {
+		out, err := exec.Command("systemd-analyze", "security", "--offline=yes", "--threshold=20", unit).CombinedOutput() // 2.0 of 10
+		if err != nil {
+			t.Errorf("security of %s: %v\n%s", unit, err, out)
+		}
+	}
+}
+
+// TestServeAlarm: the unit of the service names the unit of alarms, which writes a line that names the failed unit.
+func TestServeAlarm(t *testing.T) {
+	text, err := os.ReadFile("../../docs/ops/ensemble-serve.service")
+	if err != nil || !strings.Contains(string(text), "\nOnFailure=ensemble-alarm@%n.service\n") {
+		t.Errorf("no OnFailure= of alarms (%v)", err)
+	}
+	text, err = os.ReadFile("../../docs/ops/ensemble-alarm@.service")
 	if err != nil {
-		t.Errorf("security: %v\n%s", err, out)
+		t.Fatal(err)
+	}
+	_, line, _ := strings.Cut(string(text), "\nExecStart=/usr/share/ensemble/ops/")
+	line, _, _ = strings.Cut(line, "\n")
+	logs := t.TempDir()
+	cmd := exec.Command("bash", "-c", "../../docs/ops/"+strings.ReplaceAll(line, "%i", "ensemble-serve.service"))
+	cmd.Env = append(os.Environ(), "LOGS="+logs)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v\n%s", line, err, out)
+	}
+	got, err := os.ReadFile(filepath.Join(logs, "alarms"))
+	if err != nil || !strings.HasSuffix(string(got), "Z failed ensemble-serve.service it has failed and is not restarted, see journalctl -u ensemble-serve.service\n") {
+		t.Errorf("%q, %v", got, err)
 	}
 }
 

@@ -55,27 +55,37 @@ func (t *trial) startServing(device string, at time.Time, set ...string) *schedu
 	t.Helper()
 	s := &scheduled{trial: t}
 	s.clock.Store(at.Unix())
+	s.serveWith(predict.Options{Device: device}, set...)
+	return s
+}
+
+// serveWith starts the service with options and further settings. stop ends it, so that it can be started again.
+func (s *scheduled) serveWith(p predict.Options, set ...string) (stop func()) {
+	s.Helper()
 	in, out, socket := filepath.Join(s.dir, "in"), filepath.Join(s.dir, "out"), filepath.Join(s.dir, "s")
-	if err := os.Mkdir(in, 0o755); err != nil {
-		t.Fatal(err)
+	if err := os.MkdirAll(in, 0o755); err != nil {
+		s.Fatal(err)
 	}
 	c, err := config.LoadPredict(config.Sources{Set: append(set, "members.poll=0.03s", fmt.Sprintf("serve.listen=[%q]", "unix:"+socket))})
 	if err == nil {
 		err = c.CheckService()
 	}
 	if err != nil {
-		t.Fatal(err)
+		s.Fatal(err)
 	}
-	o := serve.Options{Service: c.Serve, Predict: predict.Options{RunDir: s.run, Input: []string{in}, Out: out, Policy: c.Policy, Publish: c.Publishing, Threads: 1, Device: device,
-		Clock: predict.Clock{Time: func() time.Time { return time.Unix(s.clock.Load(), 0).UTC() }}}}
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error)
-	go func() { ended <- serve.Serve(ctx, o, serve.Signals{}, slog.New(slog.NewJSONHandler(s, nil))) }()
-	t.Cleanup(func() { cancel(); <-ended })
+	p.RunDir, p.Input, p.Out, p.Policy, p.Publish, p.Threads = s.run, []string{in}, out, c.Policy, c.Publishing, 1
+	p.Clock = predict.Clock{Time: func() time.Time { return time.Unix(s.clock.Load(), 0).UTC() }}
+	ctx, cancel := context.WithCancel(s.Context())
+	ended := make(chan error, 1)
+	go func() {
+		ended <- serve.Serve(ctx, serve.Options{Service: c.Serve, Predict: p}, serve.Signals{}, slog.New(slog.NewJSONHandler(s, nil)))
+	}()
+	stop = sync.OnceFunc(func() { cancel(); <-ended })
+	s.Cleanup(stop)
 	s.client.Transport = &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "unix", socket)
 	}}
-	return s
+	return stop
 }
 
 // get returns the body of a response; "" if the service does not listen yet.

@@ -323,7 +323,7 @@ func (s *site) ecflow() (end func(), again func(time.Time)) {
 		clock = fmt.Sprintf("  clock real %d\n", int(s.inits[len(s.inits)-1].Add(3*time.Hour).Sub(s.due).Seconds()))
 	}
 	first, last := s.inits[0].Format("20060102"), s.inits[len(s.inits)-1].Format("20060102")
-	text := strings.NewReplacer("/usr/share/doc/ensemble/examples/ops", s.ops, "suite ensemble\n", "suite ensemble\n"+clock, "20260101 20361231", first+" "+last).Replace(string(def))
+	text := strings.NewReplacer("/usr/share/ensemble/ops", s.ops, "suite ensemble\n", "suite ensemble\n"+clock, "20260101 20361231", first+" "+last).Replace(string(def))
 	path := filepath.Join(s.root, "site.def")
 	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 		s.Fatal(err)

@@ -149,7 +149,7 @@ var PredictSchema = newOptionalSchema[Predict]("predict", slices.Concat([]schema
 		Help: "Whether absent chunks of Zarr stores are accepted: as the fill value in version 3, as missing values in version 2. Default: an error, since chunks may have been lost."},
 	{Path: "index_cache", Example: "/var/cache/ensemble",
 		Help: "Directory for cached indexes of GRIB files, which make reopening faster. Default: no cache."},
-}, memberLayoutKeys("members."), namingKeys(""), publishingKeys, couplingKeys, neighbourhoodKeys, serviceKeys))
+}, memberLayoutKeys("members."), namingKeys(""), publishingKeys, couplingKeys, neighbourhoodKeys, serviceKeys, hookKeys))
 
 // PredictConfig is a loaded predict.yaml, or its defaults.
 type PredictConfig struct {

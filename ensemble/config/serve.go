@@ -23,6 +23,7 @@ type Service struct {
 	RetryDelay               time.Duration `key:"retry_delay"`
 	ReadyMaxAge              time.Duration `key:"ready_max_age"`
 	Scores                   Path          `key:"scores"`
+	OnIssue                  Hook          `key:"on_issue"`
 	MaxConnections           int           `key:"max_connections"`
 	MaxConnectionsPerAddress int           `key:"max_connections_per_address"`
 	RateLimit                Bytes         `key:"rate_limit"`
@@ -104,11 +105,14 @@ var hostName = regexp.MustCompile(`^[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?(\.
 
 // CheckService checks the rules that apply to `ensemble serve` only.
 //
-// Errors: exit 64 for a deadline that is one point in time, and for half a schedule.
+// Errors: exit 64 for a deadline that is one point in time, for half a schedule, and for half a hook.
 func (c *PredictConfig) CheckService() error {
 	if d := c.Members.Deadline; d != "" && !strings.HasPrefix(string(d), "+") && !d.NeedsInit() {
 		return c.fault("members.deadline", "members.deadline is a single point in time", "a service needs a deadline for every initialisation",
 			"write the time after the initialisation such as init+6h40m, a time of day such as 06:40Z, or the time after the first file such as +40m")
 	}
-	return c.checkSchedule()
+	if err := c.checkSchedule(); err != nil {
+		return err
+	}
+	return c.checkHook()
 }

@@ -54,3 +54,36 @@ func TestCORSOrigins(t *testing.T) {
 		t.Errorf("an origin without a scheme: %v", err)
 	}
 }
+
+// TestHook: a hook is a command, or an address with a secret.
+func TestHook(t *testing.T) {
+	for _, c := range []struct {
+		set  []string
+		want string // words of the error; "": valid
+	}{
+		{nil, ""},
+		{[]string{"serve.on_issue.command=[/bin/deliver, --fast]", "serve.on_issue.timeout=10m"}, ""},
+		{[]string{"serve.on_issue.url=https://example.org/hook", "serve.on_issue.secret_file=secret", "serve.on_issue.retry_for=2d"}, ""},
+		{[]string{"serve.on_issue.url=https://example.org/hook"}, "without serve.on_issue.secret_file"},
+		{[]string{"serve.on_issue.secret_file=secret"}, "without serve.on_issue.url"},
+		{[]string{"serve.on_issue.url=https://example.org/hook", "serve.on_issue.secret_file=secret", "serve.on_issue.command=[x]"}, "has command and url"},
+		{[]string{`serve.on_issue.command=[""]`}, "serve.on_issue.command: empty text"},
+		{[]string{`serve.on_issue.command=[]`}, "serve.on_issue.command is an empty list"},
+		{[]string{"serve.on_issue.url=https://user:pass@example.org/hook"}, "without a password"},
+		{[]string{"serve.on_issue.url=ftp://example.org/hook"}, "an address such as"},
+		{[]string{"serve.on_issue.url=https:///hook"}, "an address such as"},
+		{[]string{"serve.on_issue.timeout=0s"}, "serve.on_issue.timeout"},
+	} {
+		l, err := LoadPredict(Sources{Set: c.set, IgnoreEnvironment: true})
+		if err == nil {
+			err = l.CheckService()
+		}
+		if c.want == "" && err != nil || c.want != "" && (exit.CodeOf(err) != exit.Usage || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%q: %v, want %q", c.set, err, c.want)
+		}
+	}
+	c, err := LoadPredict(Sources{IgnoreEnvironment: true})
+	if err != nil || c.Serve.OnIssue.Timeout != 30*time.Second || c.Serve.OnIssue.RetryFor != 24*time.Hour {
+		t.Errorf("defaults: %+v, %v", c.Serve.OnIssue, err)
+	}
+}

@@ -102,7 +102,7 @@ func TestDashboard(t *testing.T) {
 			}
 		}
 	}
-	for _, want := range []string{"ensemble_last_init_timestamp_seconds", "ensemble_lateness_seconds", "ensemble_init_states", "ensemble_unacknowledged_inits", "ensemble_changed_inits", "ensemble_input_drift_score",
+	for _, want := range []string{"ensemble_last_init_timestamp_seconds", "ensemble_lateness_seconds", "ensemble_init_states", "ensemble_unacknowledged_inits", "ensemble_changed_inits", "ensemble_hook_undelivered", "ensemble_input_drift_score",
 		"ensemble_fallback_in_use", "ensemble_rolling_alarms", "ensemble_output_free_bytes", "ensemble_http_request_duration_seconds_bucket", "ensemble_model_info"} {
 		if !shown[want] {
 			t.Errorf("no panel shows %s", want)

@@ -116,26 +116,18 @@ func (i *InitStatus) undecidable(action Action) string {
 //
 // Errors: exit 66, exit 65 for a damaged file, those of reading it.
 func knownInit(out, name string) (*InitStatus, error) {
-	path := initsFile(out)
-	text, err := os.ReadFile(path)
+	list, err := readInits(out)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, &exit.Error{Code: exit.NotYet, What: "no service has run with this product directory", At: out, Why: path + " does not exist", Fix: "give the --out of `ensemble serve`"}
+		return nil, &exit.Error{Code: exit.NotYet, What: "no service has run with this product directory", At: out, Why: initsFile(out) + " does not exist", Fix: "give the --out of `ensemble serve`"}
 	} else if err != nil {
-		return nil, exit.ReadError(path, err)
-	}
-	var known knownInits
-	if err = json.Unmarshal(text, &known); err == nil && known.Schema != initsSchema {
-		err = fmt.Errorf("its schema is %q", known.Schema)
-	}
-	if err != nil {
-		return nil, &exit.Error{Code: exit.BadData, What: "not a list of initialisations", At: path, Why: err.Error(), Fix: "remove it; the service writes it again", Err: err}
+		return nil, err
 	}
 	var names []string
-	for i := range known.Inits {
-		if known.Inits[i].Name == name {
-			return &known.Inits[i], nil
+	for i := range list {
+		if list[i].Name == name {
+			return &list[i], nil
 		}
-		names = append(names, known.Inits[i].Name)
+		names = append(names, list[i].Name)
 	}
 	e := &exit.Error{Code: exit.NotYet, What: "unknown initialisation " + name, At: out, Why: "the service knows none", Fix: "`/status` of the service lists those that it knows"}
 	if names != nil {

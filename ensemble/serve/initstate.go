@@ -40,7 +40,7 @@ const (
 	issued   = "issued"
 	failed   = "failed"
 	kept     = "kept"    // products of other input, another model or version exist and stay
-	skipped  = "skipped" // older than serve.max_age, without products
+	skipped  = "skipped" // older than serve.max_age, or pruned; without products
 )
 
 // initStates lists all states.
@@ -58,6 +58,8 @@ func (u *issuer) statusOf(c predict.Candidate) InitStatus {
 	s := InitStatus{Name: product.InitName(c.Init), State: waiting, Since: &since, Why: c.Missing, Deadline: inUTC(c.Deadline)}
 	t := u.attempts[c.Init]
 	switch {
+	case u.isPruned(s.Name):
+		return u.prunedStatus(s)
 	case t == nil || t.inputState != c.State:
 		u.notAttempted(c, &s)
 	case t.other != nil:
@@ -187,7 +189,10 @@ func joinReasons(a, b string) string {
 // statusWithoutInput returns the status of a scheduled initialisation that is not in the input: its products exist, or it
 // is expected.
 func (s *state) statusWithoutInput(name string) InitStatus {
-	if !s.isPublished(name) {
+	switch {
+	case s.isPruned(name):
+		return s.prunedStatus(InitStatus{Name: name})
+	case !s.isPublished(name):
 		return InitStatus{Name: name, State: expected, Why: "no file of it has arrived"}
 	}
 	i := InitStatus{Name: name}

@@ -10,19 +10,21 @@ import (
 	"reflect"
 	"runtime/debug"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/run/predict"
 	"github.com/ensemble-weather/ensemble/ensemble/run/scoring"
 	"github.com/ensemble-weather/ensemble/internal/atomicfile"
+	"github.com/ensemble-weather/ensemble/internal/backoff"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/io/product"
 )
 
 // stateDir is the subdirectory of the product directory that keeps the statistics of the latest members,
 // the list of initialisations and the decisions of operators across restarts of the service.
-const stateDir = ".serve"
+const stateDir = product.StateDir
 
 // maxRetryDelay is the largest delay between attempts for an initialisation.
 const maxRetryDelay = time.Hour
@@ -45,6 +47,7 @@ type reported struct {
 	unscheduled                map[string]bool // contradictions of input and schedule
 	skipped                    map[string]bool // initialisations older than serve.max_age
 	missing, decisions, alarms string          // last reason for incomplete input; last error of reading decisions and alarms
+	pruned                     string          // last error of reading the list of pruned initialisations
 }
 
 // attempt is the result of publishing an initialisation from one state of its input files.
@@ -77,6 +80,11 @@ func (u *issuer) run(ctx context.Context) (err error) {
 	u.attempts = map[ensemble.Init]*attempt{}
 	u.reported.unscheduled, u.reported.skipped = map[string]bool{}, map[string]bool{}
 	u.restoreMembers()
+	var hooks sync.WaitGroup
+	defer hooks.Wait()
+	hooked, stop := context.WithCancel(ctx)
+	defer stop() // also after a panic, before the wait
+	hooks.Go(func() { u.hook.Run(hooked) })
 	notify("READY=1\nSTATUS=the model is ready")
 	for {
 		u.markProgress()
@@ -185,6 +193,11 @@ func (u *issuer) reload() {
 	if err == nil {
 		r, err = u.open(o)
 	}
+	if err == nil {
+		if err = u.hook.Configure(o.Service.OnIssue, o.Service.RetryDelay); err != nil {
+			r.Close()
+		}
+	}
 	if err != nil {
 		u.metrics.reloads.add(1, "rejected")
 		status += "; the new configuration was rejected, see the log"
@@ -222,6 +235,7 @@ func (u *issuer) poll(ctx context.Context) error {
 		}
 		u.dropRemoved(starts)
 		u.updateDecisions()
+		u.updatePruned()
 		u.updateStarts(starts, unread)
 		u.logMissing()
 		u.logLate()
@@ -305,9 +319,9 @@ func (u *issuer) dropRemoved(starts []predict.Candidate) {
 }
 
 // isDue reports whether an initialisation must be processed now: its input is complete or its
-// deadline has passed, and its retry delay is over or an operator decided so.
+// deadline has passed, its retry delay is over or an operator decided so, and it was not pruned.
 func (u *issuer) isDue(c predict.Candidate) bool {
-	if !c.Due {
+	if !c.Due || u.isPruned(product.InitName(c.Init)) {
 		return false
 	}
 	t := u.attempts[c.Init]
@@ -333,6 +347,7 @@ func (u *issuer) attemptInit(ctx context.Context, c predict.Candidate) {
 	t.decided = u.follow(&c)
 	u.markProgress()
 	begun := time.Now()
+	u.hook.Issuing(product.InitName(c.Init))
 	var shown *scoring.MapExample
 	res, err := u.issue(ctx, c, func(e *scoring.MapExample) { shown = e })
 	if ctx.Err() != nil {
@@ -347,7 +362,7 @@ func (u *issuer) attemptInit(ctx context.Context, c predict.Candidate) {
 		code := exit.CodeOf(err)
 		t.done, t.next = false, time.Time{}
 		if isTransient(code) {
-			t.next = u.now().Add(predict.RetryDelay(u.o.Service.RetryDelay, maxRetryDelay, t.count))
+			t.next = u.now().Add(backoff.Delay(u.o.Service.RetryDelay, maxRetryDelay, t.count))
 		}
 		u.metrics.failures.add(1, fmt.Sprint(int(code)))
 		log.Error("an initialisation failed", "code", int(code), "error", exit.OneLine(err), "fix", remedy(err), "next_attempt", formatRetryTime(t.next))
@@ -361,6 +376,7 @@ func (u *issuer) attemptInit(ctx context.Context, c predict.Candidate) {
 		return
 	}
 	u.metrics.issued(m, res, begun)
+	u.hook.Issued(name)
 	for _, w := range res.Warnings {
 		log.Warn("a product has a warning", "warning", w)
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/ensemble/hook"
 	"github.com/ensemble-weather/ensemble/ensemble/run/input"
 	"github.com/ensemble-weather/ensemble/internal/manifest"
 	"github.com/ensemble-weather/ensemble/internal/version"
@@ -125,6 +126,7 @@ type Status struct {
 	Unreadable   []UnreadableFile      `json:"unreadable_files"`
 	Ignored      []input.UnrelatedFile `json:"ignored_files"` // files in input directories that are no input; at most 100
 	IgnoredCount int                   `json:"ignored_files_count"`
+	Hook         *hook.Status          `json:"hook"` // calls of serve.on_issue; null: none
 }
 
 // UnreadableFile is an input file whose initialisation is unknown.
@@ -140,6 +142,7 @@ func (h *handler) status(w *response, r *http.Request) { asJSON(w, r, h.summary(
 func (s *state) summary() Status {
 	why := s.notReadyReason()
 	out := Status{Schema: statusSchema, Version: version.String(), Ready: why == "", Why: why, Future: append([]string{}, s.future()...), Inits: append([]InitStatus{}, s.statuses()...), Unreadable: []UnreadableFile{}, Ignored: []input.UnrelatedFile{}}
+	out.Hook = s.hook.Status()
 	if c := s.newest(); c != nil {
 		l := c.listed()
 		out.Newest = &l

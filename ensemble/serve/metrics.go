@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/ensemble-weather/ensemble/ensemble/hook"
 	"github.com/ensemble-weather/ensemble/ensemble/run/predict"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/manifest"
@@ -25,11 +26,12 @@ type metrics struct {
 	families []family
 
 	inits, failures, reloads          *counter
-	unread, lastIssued                *gauge
+	unread                            *gauge
 	model                             modelGauges
 	states                            stateGauges
 	products                          productGauges
 	output                            outputGauges
+	hook                              hookMetrics
 	issueTime, requestTime            *histogram
 	requests, responseBytes, rejected *counter
 }
@@ -72,7 +74,7 @@ func (g *stateGauges) update(list []InitStatus, now time.Time) {
 
 // productGauges follow the products on disk.
 type productGauges struct {
-	ready, future, lastInit                       *gauge
+	ready, future, lastInit, lastIssued           *gauge
 	membersUsed, membersComplete, membersExpected *gauge
 	drift, driftBeyond, fallback                  *gauge
 }
@@ -114,6 +116,21 @@ func (g *outputGauges) update(dir string) {
 	g.size.set(float64(s.Blocks) * float64(s.Bsize))
 }
 
+// hookMetrics describe the calls of the hook.
+type hookMetrics struct {
+	failures    *counter
+	undelivered *gauge
+}
+
+// update counts the open deliveries; nil: there is no hook.
+func (m *hookMetrics) update(s *hook.Status) {
+	if s == nil {
+		s = &hook.Status{}
+	}
+	m.undelivered.set(float64(s.Pending), "pending")
+	m.undelivered.set(float64(s.Abandoned), "abandoned")
+}
+
 // family is one metric with all label values.
 type family interface{ write(b *bytes.Buffer) }
 
@@ -151,7 +168,9 @@ func newMetrics(version string) *metrics {
 	m.products.fallback = level("ensemble_fallback_in_use", "1 if the newest products are those of the fallback.")
 	m.output.free = level("ensemble_output_free_bytes", "Free space of the file system of the products.")
 	m.output.size = level("ensemble_output_size_bytes", "Size of the file system of the products.")
-	m.lastIssued = level("ensemble_last_success_timestamp_seconds", "Unix time of the last publication; 0: none.")
+	m.hook.failures = count("ensemble_hook_failures_total", "Failed attempts to call the hook of serve.on_issue.")
+	m.hook.undelivered = level("ensemble_hook_undelivered", "Initialisations with products for which the hook was not called with success: attempted again (pending) or given up (abandoned).", "state")
+	m.products.lastIssued = level("ensemble_last_success_timestamp_seconds", "Unix time of the last publication; 0: none.")
 	m.products.lastInit = level("ensemble_last_init_timestamp_seconds", "Unix time of the newest initialisation with products, not in the future; 0: none.")
 	m.products.future = level("ensemble_future_inits", "Initialisations with products that are further in the future than serve.max_future.")
 	m.reloads = count("ensemble_config_reloads_total", "Reloads of the configuration: applied or rejected.", "result")
@@ -186,9 +205,11 @@ func (m *metrics) setZero() {
 		m.requests.add(0, fmt.Sprint(code))
 	}
 	m.responseBytes.add(0)
+	m.hook.failures.add(0)
+	m.hook.update(nil)
 	m.states.update(nil, time.Time{})
 	m.products.update(&initProducts{manifest: &product.Manifest{}})
-	for _, g := range []*gauge{m.model.ready, m.model.finished, m.model.alarms, m.products.ready, m.products.future, m.output.free, m.output.size, m.unread, m.lastIssued} {
+	for _, g := range []*gauge{m.model.ready, m.model.finished, m.model.alarms, m.products.ready, m.products.future, m.output.free, m.output.size, m.unread, m.products.lastIssued} {
 		g.set(0)
 	}
 }
@@ -204,7 +225,7 @@ func (m *metrics) issued(c *initProducts, res *predict.Result, begun time.Time) 
 		m.inits.add(1, "issued")
 	}
 	if res.Existing == 0 {
-		m.lastIssued.set(unix(time.Now()))
+		m.products.lastIssued.set(unix(time.Now()))
 		m.issueTime.observe(time.Since(begun).Seconds())
 	}
 }

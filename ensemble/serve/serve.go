@@ -11,9 +11,11 @@ import (
 	"time"
 
 	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/hook"
 	"github.com/ensemble-weather/ensemble/ensemble/run/predict"
 	"github.com/ensemble-weather/ensemble/internal/atomicfile"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/version"
 )
 
 // Options configures the service.
@@ -35,13 +37,16 @@ const shutdownTimeout = 10 * time.Second
 // killed service leaves only complete ones. log gets one line for each request and initialisation.
 //
 // Errors: exit 73 for an address that is in use or not allowed, or an unwritable product directory;
-// those of predict.OpenService; the cause of ctx.
+// those of hook.Open and predict.OpenService; the cause of ctx.
 func Serve(ctx context.Context, o Options, on Signals, log *slog.Logger) error {
 	if err := probeOut(o.Predict.Out); err != nil {
 		return exit.CreateError(o.Predict.Out, err)
 	}
 	var listeners []net.Listener
 	s := newState(o)
+	if err := s.openHook(log); err != nil {
+		return err
+	}
 	for _, where := range o.Service.Listen {
 		l, err := listen(where)
 		if err != nil {
@@ -85,6 +90,16 @@ func Serve(ctx context.Context, o Options, on Signals, log *slog.Logger) error {
 	if cause := context.Cause(ctx); cause != nil && errors.Is(err, context.Canceled) {
 		return cause
 	}
+	return err
+}
+
+// openHook opens the hook of serve.on_issue.
+//
+// Errors: those of hook.Open.
+func (s *state) openHook(log *slog.Logger) (err error) {
+	o := s.options
+	s.hook, err = hook.Open(hook.Options{Out: o.Predict.Out, File: filepath.Join(o.Predict.Out, stateDir, "hook.json"), Call: o.Service.OnIssue, RetryDelay: o.Service.RetryDelay,
+		Version: version.String(), Log: log, OnFailure: func() { s.metrics.hook.failures.add(1) }})
 	return err
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/desk"
+	"github.com/ensemble-weather/ensemble/ensemble/hook"
 	"github.com/ensemble-weather/ensemble/ensemble/run/input"
 	"github.com/ensemble-weather/ensemble/ensemble/run/predict"
 	"github.com/ensemble-weather/ensemble/internal/humanise"
@@ -28,6 +29,7 @@ type state struct {
 	tree         *productTree
 	metrics      *metrics
 	limiter      *connLimiter
+	hook         *hook.Hook                // called when products were issued
 	rate         *rate.Limiter             // rate limit of product downloads; nil: none
 	begun        time.Time                 // start of the service
 	lastProgress atomic.Pointer[time.Time] // time of the last progress, with monotonic clock
@@ -37,10 +39,21 @@ type state struct {
 	options Options
 	model   *predict.ModelDescription // nil until loaded
 	found
-	decisions    map[string]Decision // of operators, by initialisation
-	membersOf    ensemble.Init       // initialisation whose members' statistics are kept for maps; zero: none
-	membersSaved int                 // how often they were saved
-	scores       scoresPage
+	ruled
+	memberStatistics
+	scores scoresPage
+}
+
+// memberStatistics are those that are kept for maps.
+type memberStatistics struct {
+	membersOf    ensemble.Init // their initialisation; zero: none
+	membersSaved int           // how often they were saved
+}
+
+// ruled is what operators ruled about initialisations, by name.
+type ruled struct {
+	decisions map[string]Decision
+	pruned    map[string]time.Time // when products were removed; they may exist again
 }
 
 // found is what the last scan found in the input.
@@ -174,10 +187,11 @@ func (s *state) updateGauges() {
 		newest = &initProducts{name: "", manifest: &product.Manifest{}}
 	}
 	m.update(newest)
-	if last := s.metrics.lastIssued; last.value() == 0 && newest.name != "" {
+	if last := m.lastIssued; last.value() == 0 && newest.name != "" {
 		last.set(unix(newest.written)) // of an earlier process
 	}
 	s.metrics.output.update(s.tree.dir)
+	s.metrics.hook.update(s.hook.Status())
 }
 
 // initOf parses the name of an initialisation.

@@ -31,7 +31,7 @@ const (
 // exceptions lists the exceptions by kind of limit and by package.name.
 var exceptions = map[string]map[string]exception{
 	"package lines": {
-		"ensemble/config": {6500, "the keys of all jobs: a reader opens the file of a section"},
+		"ensemble/config": {6600, "the keys of all jobs: a reader opens the file of a section"},
 		"engine/op":       {8200, "one file per op: a reader opens the file of an op, not the package"},
 	},
 	"function lines": {
@@ -98,6 +98,7 @@ var exceptions = map[string]map[string]exception{
 		"ensemble/demo.physics":                 {24, "the constants of a model of the atmosphere"},
 		"ensemble/experiment.CollectedScore":    {21, reasonColumn},
 		"ensemble/experiment.StudyRow":          {26, reasonColumn},
+		"ensemble/hook.Issued":                  {19, reasonColumn},
 		"ensemble/model.Model":                  {20, reasonState},
 		"ensemble/model/task.Batch":             {19, "the inputs of a network: a field is an input of its graph"},
 		"ensemble/model/task.Task":              {19, "the task of a model, a record of model.json"},
@@ -140,7 +141,7 @@ var exceptions = map[string]map[string]exception{
 		"spatial/search.Estimate":               {17, reasonColumn},
 	},
 	"imports of ours": {
-		"cmd/ensemble":        {40, "there are forty commands, and each calls its job"},
+		"cmd/ensemble":        {41, "there are forty commands, and each calls its job"},
 		"ensemble/experiment": {39, "experiments run jobs of every kind, and record what they read and wrote"},
 		"ensemble/run/train":  {43, "only training combines data, model, engine, ranks and statistics"},
 	},

@@ -20,7 +20,7 @@ var programs = []program{
 	{"logger", debian, ""}, {"ls", debian, ""}, {"md5sum", debian, ""}, {"mkdir", debian, ""}, {"mktemp", debian, ""}, {"mount", debian, ""}, {"nsenter", debian, ""}, {"nproc", debian, ""},
 	{"rm", debian, ""}, {"script", debian, ""}, {"sed", debian, ""}, {"sh", debian, ""}, {"sha256sum", debian, ""}, {"sleep", debian, ""}, {"sort", debian, ""}, {"tail", debian, ""},
 	{"tar", debian, ""}, {"tee", debian, ""}, {"timeout", debian, ""}, {"touch", debian, ""}, {"tr", debian, ""}, {"tput", debian, ""}, {"true", debian, ""}, {"uname", debian, ""}, {"unshare", debian, ""}, {"wc", debian, ""},
-	{"xargs", debian, ""},
+	{"xargs", debian, ""}, {"mv", debian, ""}, {"yes", debian, ""},
 
 	{"git", "git", ""}, {"make", "make", ""}, {"gcc", "gcc", ""}, {"cc", "gcc", ""}, {"pkg-config", "pkg-config", ""},
 	{"dpkg-shlibdeps", "dpkg-dev", ""},
@@ -79,10 +79,15 @@ var others = map[string]string{
 // indirect lists expressions that cannot be followed, by file, with the programs
 // that they may name.
 var indirect = map[string][]string{
-	"build.go: o.python":                                                  {"build/venv/bin/python"},
-	"bench.go: b.Program[0]":                                              nil, // ensemble, or the shell of a test
-	"bench_test.go: c.script":                                             nil, // the shell's own words
-	"child.go: o.Program":                                                 {"ensemble-decode"},
+	"build.go: o.python":          {"build/venv/bin/python"},
+	"bench.go: b.Program[0]":      nil, // ensemble, or the shell of a test
+	"bench_test.go: c.script":     nil, // the shell's own words
+	"child.go: o.Program":         {"ensemble-decode"},
+	"command.go: c.words[0]":      nil, // of serve.on_issue
+	"command.go: call.Command[0]": nil, // of serve.on_issue
+	"kubernetes_test.go: line[0]": {"bash"},
+	"servehook_test.go: b.text":   nil, // of the page, by bash
+	`servehook_test.go: strings.ReplaceAll(line, "/etc/ensemble", f.dir)`: nil, // of the page, by bash
 	"conformance.go: c.Program":                                           nil, // a flag
 	"emos_test.go: q.probe[0]":                                            {"build/venv/bin/python", "Rscript"},
 	"emos_test.go: q.command[0]":                                          {"build/venv/bin/python", "Rscript"},

@@ -10,6 +10,9 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/lease"
 )
 
+// StateDir is the hidden folder below the root of products in which a service keeps its state.
+const StateDir = ".serve"
+
 // LockName returns the name of the lock file of an initialisation. It is in the
 // parent directory, because the directory of the initialisation appears with all
 // its files at once.

@@ -41,6 +41,17 @@ func InitName(init ensemble.Init) string {
 	return t.Format("2006010215")
 }
 
+// ParseInitName parses the name of an initialisation, as InitName formats it; ok is false for any other name.
+func ParseInitName(name string) (init ensemble.Init, ok bool) {
+	layout := "2006010215"
+	if len(name) == len("200601021504") {
+		layout = "200601021504"
+	}
+	t, err := time.Parse(layout, name)
+	init = ensemble.InitAt(t)
+	return init, err == nil && InitName(init) == name
+}
+
 // LeadName formats a lead for names: 048h, or 0090m if it is not a whole number of
 // hours. Names of leads below 1000 h sort by lead.
 func LeadName(lead ensemble.Lead) string {

@@ -3,6 +3,7 @@ package predict
 import (
 	"time"
 
+	"github.com/ensemble-weather/ensemble/internal/backoff"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
@@ -14,28 +15,18 @@ const maxLookPause = 10 * time.Minute
 // bytes.
 func isContentFault(err error) bool { return exit.CodeOf(err) == exit.BadData }
 
-// backoff schedules the next look at what failed for another reason than the bytes of the files. The zero value is
+// retryTimer schedules the next look at what failed for another reason than the bytes of the files. The zero value is
 // due.
-type backoff struct {
+type retryTimer struct {
 	failures int
 	next     time.Time
 }
 
 // fail schedules the next look: at the next poll, then after twice as long for each failure, up to maxLookPause.
-func (b *backoff) fail(poll time.Duration) {
+func (b *retryTimer) fail(poll time.Duration) {
 	b.failures++
-	b.next = time.Now().Add(RetryDelay(poll, maxLookPause, b.failures))
+	b.next = time.Now().Add(backoff.Delay(poll, maxLookPause, b.failures))
 }
 
 // isDue reports whether the pause is over.
-func (b *backoff) isDue() bool { return !time.Now().Before(b.next) }
-
-// RetryDelay is the delay of the next attempt after a number of failures, at least 1: first after the first one,
-// doubled for each further one, at most most.
-func RetryDelay(first, most time.Duration, failures int) time.Duration {
-	d := first
-	for ; failures > 1 && d < most; failures-- {
-		d *= 2
-	}
-	return min(d, most)
-}
+func (b *retryTimer) isDue() bool { return !time.Now().Before(b.next) }

@@ -27,7 +27,7 @@ import (
 type Service struct {
 	p            *prediction
 	options      Options                    // with which Reopen opens the model
-	reopening    backoff                    // next attempt to open the network, if LocalFault is not nil
+	reopening    retryTimer                 // next attempt to open the network, if LocalFault is not nil
 	lockDeadline time.Time                  // deadline for locks of other processes
 	files        *fileScanner               // reports which files are complete
 	contents     map[string]fileContent     // by file
@@ -41,7 +41,7 @@ type fileContent struct {
 	mark  fingerprint.File
 	inits []ensemble.Init // with fields that the model reads
 	err   error           // why it cannot be read
-	retry backoff         // next look, if err is no fault of its bytes
+	retry retryTimer      // next look, if err is no fault of its bytes
 }
 
 // Candidate is an initialisation found in the input.

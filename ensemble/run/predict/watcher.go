@@ -51,9 +51,9 @@ type watcher struct {
 // inventoryCheck is the last check of what complete files miss of the expected fields.
 type inventoryCheck struct {
 	files map[string]fingerprint.File
-	err   error   // what they miss
-	retry backoff // next check of unchanged files, if err is no fault of their bytes
-	ended bool    // the deadline has passed
+	err   error      // what they miss
+	retry retryTimer // next check of unchanged files, if err is no fault of their bytes
+	ended bool       // the deadline has passed
 }
 
 // newWatcher returns a watcher for the input of a prediction.
@@ -125,7 +125,7 @@ func (v *watcher) decide(ctx context.Context, complete map[string]fingerprint.Fi
 // something other than a fault of their bytes and its pause is over, or the deadline has just passed.
 func (v *watcher) mustCheck(complete map[string]fingerprint.File, last bool) bool {
 	if v.inventory.files == nil || !maps.EqualFunc(complete, v.inventory.files, fingerprint.File.IsSameContent) {
-		v.inventory.retry = backoff{}
+		v.inventory.retry = retryTimer{}
 		return true
 	}
 	return v.inventory.err != nil && !isContentFault(v.inventory.err) && (v.inventory.retry.isDue() || last && !v.inventory.ended)

@@ -1,1 +1,2 @@
-# nothing more
+trained a
+published a
