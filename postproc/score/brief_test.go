@@ -76,7 +76,7 @@ func TestBrief(t *testing.T) {
 			c.n, c.low, c.high, c.baseline, c.biasRange = 1, math.NaN(), math.NaN(), math.NaN(), math.NaN()
 		})}, []string{
 			"The forecast error (CRPS) is 40.0 % smaller than that of the raw ensemble of 5 members (too few dates for an interval). Relative to the raw ensemble of 10 members it is 30.0 % smaller (too few dates for an interval).",
-			"Calibration is not judged: there are too few dates, or only a spread (spread / error 1.00).", "There is only 1 date: verify 8 or more for intervals and a verdict on calibration."}},
+			"Calibration is not judged: there are too few dates, or only a spread (spread / error 1.00).", "There is only 1 date: verify 13 or more for intervals and a verdict on calibration."}},
 		{"worse than a baseline", []briefCase{with(func(c *briefCase) { c.skill, c.baseline, c.dispersion, c.flat = -0.1, -0.2, "too_small", false })}, []string{
 			"The forecast error (CRPS) is 0.0 % smaller than that of the raw ensemble of 5 members (which may be chance: 95 % interval -5.0 to 5.0 %). Relative to the raw ensemble of 10 members it is 10.0 % larger (95 % interval 5.0 to 15.0 %). Relative to the best baseline, emos, it is 20.0 % larger (95 % interval 15.0 to 25.0 %).",
 			"Spread is uneven between cases: on average it equals the error (spread/error 1.00), but the reference falls into the tails too often (convexity +0.200).",
@@ -96,7 +96,7 @@ func TestBrief(t *testing.T) {
 		{"few dates that depend on each other", []briefCase{with(func(c *briefCase) {
 			c.n, c.independent, c.low, c.high, c.biasRange = 4, 2.6, math.NaN(), math.NaN(), math.NaN()
 		})}, []string{"The forecast",
-			"Calibration is not judged: there are too few dates, or only a spread (spread / error 1.00).", "There are only 4 dates: verify 8 or more for intervals and a verdict on calibration."}},
+			"Calibration is not judged: there are too few dates, or only a spread (spread / error 1.00).", "There are only 4 dates: verify 13 or more for intervals and a verdict on calibration."}},
 	} {
 		got := briefResult(c.cases...).Brief("all scores: --all")
 		if len(got) != 3 || len(got[0].Paragraphs) != len(c.want) {
@@ -146,21 +146,21 @@ func TestDatesText(t *testing.T) {
 		"The scores of neighbouring dates are alike: 51 dates carry as much information as about 1 independent one. The interval is wide; verify more dates.":                        {of(51, 0.4)},
 		"The scores of neighbouring dates are alike: 51 dates carry as much information as about 4 to 9 independent ones. Intervals are wide; verify more dates.":                    {of(51, 3.8), of(51, 9.3)},
 		"The scores of neighbouring dates are alike: 51 dates carry as much information as about 4 independent ones in 1 of 2 targets. Their intervals are wide; verify more dates.": {of(51, 3.8), of(51, 30)},
-		"There are only 3 dates in 1 of 2 targets: verify 8 or more for intervals and a verdict on calibration.":                                                                     {of(3, 3), of(51, 3.8)},
-		"There is only 1 date: verify 8 or more for intervals and a verdict on calibration.":                                                                                         {of(1, 0)},
+		"There are only 3 dates in 1 of 2 targets: verify 13 or more for intervals and a verdict on calibration.":                                                                    {of(3, 3), of(51, 3.8)},
+		"There is only 1 date: verify 13 or more for intervals and a verdict on calibration.":                                                                                        {of(1, 0)},
 	} {
 		r := briefResult(cases...)
 		if got := r.DatesText(r.Briefs()); got != want {
 			t.Errorf("%q\nwant %q", got, want)
 		}
 	}
-	long := briefResult(of(10, 9))
-	long.Bootstrap.BlockLength = 6
+	long := briefResult(of(13, 12))
+	long.Bootstrap.BlockLength = 7
 	if got := long.DatesText(long.Briefs()); got != "" { // measured blocks of another target are longer
 		t.Errorf("with an interval: %q", got)
 	}
 	long.Scores[0].CILow, long.Scores[0].CIHigh = Missing(), Missing()
-	if !strings.Contains(long.DatesText(long.Briefs()), "verify 12 or more") {
-		t.Errorf("blocks of 6 dates need 12: %q", long.DatesText(long.Briefs()))
+	if !strings.Contains(long.DatesText(long.Briefs()), "verify 14 or more") {
+		t.Errorf("blocks of 7 dates need 14: %q", long.DatesText(long.Briefs()))
 	}
 }

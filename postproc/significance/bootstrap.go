@@ -96,11 +96,11 @@ func (b Bootstrap) Draws(n int) [][]int {
 	return out
 }
 
-// MinDates is the least number of dates for an interval. Resamples of fewer dates
-// differ so little from each other that the interval would be too narrow.
-const MinDates = 8
+// MinDates is the least number of dates for an interval. The memory of fewer dates is known so badly that no interval
+// reaches its level both with and without memory (TestLongCoverageOfIntervals).
+const MinDates = 13
 
-// MinDates is the least number of dates for an interval: 8, and at least two blocks of a
+// MinDates is the least number of dates for an interval: 13, and at least two blocks of a
 // given length.
 func (b Bootstrap) MinDates() int { return max(MinDates, 2*b.BlockLength) }
 

@@ -195,7 +195,7 @@ type PlaceReference struct {
 	System     string
 	CRPS       []float32
 	Difference []float32 // mean CRPS of the first system minus that of the reference; negative: the first is better
-	P          []float64 // two-sided p-value of equal scores (significance.DieboldMarianoMap, with memory); NaN with fewer than three dates
+	P          []float64 // two-sided p-value of equal scores (significance.DieboldMarianoMap, with memory); NaN with fewer than significance.MinDates dates
 }
 
 // scores returns the scores of all dates.

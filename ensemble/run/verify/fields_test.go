@@ -81,7 +81,7 @@ func TestScoreFields(t *testing.T) {
 	significant := 0
 	for q := range p.grid.Size() {
 		at := func(name string) float64 { return float64(byScore[name].Values[q]) }
-		if at("n") != 9 || math.Abs(at("rmse")-1) > 1e-5 || math.Abs(at("spread_skill")-(1+float64(q)/100)) > 1e-5 || math.Abs(at("crpss")-(1-at("crps")/at("crps_raw4"))) > 1e-6 {
+		if at("n") != 13 || math.Abs(at("rmse")-1) > 1e-5 || math.Abs(at("spread_skill")-(1+float64(q)/100)) > 1e-5 || math.Abs(at("crpss")-(1-at("crps")/at("crps_raw4"))) > 1e-6 {
 			t.Errorf("point %d: %g dates, RMSE %g, spread-skill ratio %g, skill %g", q, at("n"), at("rmse"), at("spread_skill"), at("crpss"))
 		}
 		if better := at("significant") == 1; better != (at("p_value") < scoring.FieldFalseDiscoveries) {
