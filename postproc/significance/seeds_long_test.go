@@ -26,11 +26,14 @@ func TestLongCoverageOverSeeds(t *testing.T) {
 					var line strings.Builder
 					for i, share := range shares {
 						fmt.Fprintf(&line, ", share %g: %.3f", share, coverage[i])
-						least := 0.92
+						least, most := 0.92, 0.985
 						if rho*interaction > 0.5 {
-							least = 0.84
+							least = 0.85
 						}
-						if coverage[i] < least || coverage[i] > 0.99 {
+						if n < 30 { // few degrees of freedom of both: wide intervals
+							most = 0.995
+						}
+						if coverage[i] < least || coverage[i] > most {
 							t.Errorf("%d dates of correlation %g, %d seeds, interaction %g, share %g: coverage %.3f", n, rho, seeds, interaction, share, coverage[i])
 						}
 					}
