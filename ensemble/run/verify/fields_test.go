@@ -107,6 +107,36 @@ func TestSignificance(t *testing.T) {
 	}
 }
 
+// TestFieldsOfFewDates: without the dates that a test needs there are no p-values and no mask, and a comment and the map of
+// differences state why.
+func TestFieldsOfFewDates(t *testing.T) {
+	p := startPublishing(t)
+	products := p.publish("products", func([]float32) []product.Field { return nil })[:significance.MinDates-1]
+	v := &Verification{Options: Options{Forecast: products, Analysis: p.analyses("an.nc"), Members: p.rawMembers(4)[:len(products)], Bootstrap: significance.Bootstrap{Resamples: 20}, Out: filepath.Join(p.dir, "scores")}}
+	defer v.Close()
+	runtest.Must(t, v.scoreAll(context.Background(), team.Teams{}))
+	of := func(s *scoring.PlaceScores) (comment string, tests int) {
+		for _, f := range scoreFields(v.Targets[0].target(), s) {
+			switch f.Score {
+			case "p_value", "significant":
+				tests++
+			case "crpss":
+				comment = f.Comment
+			}
+		}
+		return comment, tests
+	}
+	const why = "the difference is not tested, no place has 13 dates"
+	s := v.Targets[0].scoring
+	if comment, tests := of(s.MapScores()); comment != "1 - CRPS / CRPS of raw4; "+why || tests > 0 {
+		t.Errorf("%d tests, comment %q", tests, comment)
+	}
+	e := &scoring.MapExample{Grid: v.Grid}
+	if e.AddPlaces(s); len(e.Fields) != 1 || e.Fields[0].Kind != scoring.ShowDifference || e.Fields[0].NoTest != why {
+		t.Errorf("%+v", e.Fields)
+	}
+}
+
 // TestPlaces: the folder of scores has the scores by place for the maps of a report, those of --fields at its points; a
 // verification without a reference removes them.
 func TestPlaces(t *testing.T) {
