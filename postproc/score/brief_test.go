@@ -29,7 +29,7 @@ func briefResult(all ...briefCase) *Result {
 				half = math.NaN()
 			}
 			r.Scores = append(r.Scores, Value{ID: id, System: system, Members: members, Variable: "t", Level: "850hPa", Lead: c.lead, Value: Number(v), CILow: Number(v - half), CIHigh: Number(v + half),
-				N: c.n, Unit: "K", Region: Everywhere, Season: AllYear, Independent: Number(c.independent)})
+				N: c.n, Unit: "K", Region: Everywhere, Season: AllYear, Independent: Number(c.independent), Lag1: 0.85})
 		}
 		add("crps_gauss", "network", 5, 1-c.skill, 0.1)
 		add("rmse", "network", 5, 1, 0.1)
@@ -86,7 +86,7 @@ func TestBrief(t *testing.T) {
 			"Watch: it has a bias at t 850hPa +48h (+0.5 K, 50 % of its error)."}},
 		{"dependent dates", []briefCase{with(func(c *briefCase) { c.ratio, c.dispersion, c.flat, c.independent = 1.3, "too_large", false, 4.7 })}, []string{"The forecast",
 			"It is too cautious: analyses lie near its middle more often than it states (spread / error 1.30).",
-			"The scores of neighbouring dates are alike: 51 dates carry as much information as about 5 independent ones. The interval is wide; verify more dates."}},
+			"The scores of neighbouring dates are alike (correlation 0.85): 51 dates carry as much information as about 5 independent ones. The interval is wide; verify more dates."}},
 		{"several", []briefCase{good, with(func(c *briefCase) {
 			c.lead, c.skill, c.ratio, c.dispersion, c.flat = "72h", 0.02, 0.7, "too_small", false
 		}),
@@ -142,12 +142,12 @@ func TestDatesText(t *testing.T) {
 	}
 	for want, cases := range map[string][]briefCase{
 		"": {of(51, 40), of(60, 31)},
-		"The scores of neighbouring dates are alike: 51 dates carry as much information as about 4 independent ones. The interval is wide; verify more dates.":                       {of(51, 3.8)},
-		"The scores of neighbouring dates are alike: 51 dates carry as much information as about 1 independent one. The interval is wide; verify more dates.":                        {of(51, 0.4)},
-		"The scores of neighbouring dates are alike: 51 dates carry as much information as about 4 to 9 independent ones. Intervals are wide; verify more dates.":                    {of(51, 3.8), of(51, 9.3)},
-		"The scores of neighbouring dates are alike: 51 dates carry as much information as about 4 independent ones in 1 of 2 targets. Their intervals are wide; verify more dates.": {of(51, 3.8), of(51, 30)},
-		"There are only 3 dates in 1 of 2 targets: verify 13 or more for intervals and a verdict on calibration.":                                                                    {of(3, 3), of(51, 3.8)},
-		"There is only 1 date: verify 13 or more for intervals and a verdict on calibration.":                                                                                        {of(1, 0)},
+		"The scores of neighbouring dates are alike (correlation 0.85): 51 dates carry as much information as about 4 independent ones. The interval is wide; verify more dates.":                       {of(51, 3.8)},
+		"The scores of neighbouring dates are alike (correlation 0.85): 51 dates carry as much information as about 1 independent one. The interval is wide; verify more dates.":                        {of(51, 0.4)},
+		"The scores of neighbouring dates are alike (correlation 0.85): 51 dates carry as much information as about 4 to 9 independent ones. Intervals are wide; verify more dates.":                    {of(51, 3.8), of(51, 9.3)},
+		"The scores of neighbouring dates are alike (correlation 0.85): 51 dates carry as much information as about 4 independent ones in 1 of 2 targets. Their intervals are wide; verify more dates.": {of(51, 3.8), of(51, 30)},
+		"There are only 3 dates in 1 of 2 targets: verify 13 or more for intervals and a verdict on calibration.":                                                                                       {of(3, 3), of(51, 3.8)},
+		"There is only 1 date: verify 13 or more for intervals and a verdict on calibration.":                                                                                                           {of(1, 0)},
 	} {
 		r := briefResult(cases...)
 		if got := r.DatesText(r.Briefs()); got != want {

@@ -37,7 +37,7 @@ func TestValueInsideItsInterval(t *testing.T) {
 		if ByID(v.ID).Better == Nominal && (v.CILow < 0 || v.CIHigh > 1) {
 			t.Errorf("%s: %g to %g", v.ID, v.CILow, v.CIHigh)
 		}
-		if v.ID == "crps_gauss" && !(v.Independent > 8 && v.Independent <= 20) {
+		if v.ID == "crps_gauss" && !(v.Independent > 6 && v.Independent <= 20) {
 			t.Errorf("%g independent dates of 20", v.Independent)
 		}
 	}

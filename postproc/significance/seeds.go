@@ -24,10 +24,10 @@ type seedVariance struct{ added, freedom, uncertainty float64 }
 // with ν degrees of freedom, and Cochran's, the mean of those of both variances:
 //
 //	ν = V² / (V_dates²/ν_dates + (MS_seeds/S)²/(S−1) + (MS_interaction/(K S))²/((S−1)(K−1)))
-//	t = (1 − w) t(ν) + w (V_dates t(ν_dates) + V_seeds t(S−1))/V,  w = max(0, 1 − (S−1)/ν_dates)/2
+//	t = (1 − w) t(ν) + w (V_dates t(ν_dates) + V_seeds t(S−1))/V,  w = max(0, 1 − (S−1)/ν_dates) V_seeds/V
 //
-// Cochran's is too large. Satterthwaite's is right for similar degrees of freedom, and too small for 2 beside many; w is
-// between them there (TestLongCoverageOverSeeds).
+// Satterthwaite's is right for similar degrees of freedom, and too small where most of the variance has 2 and the rest
+// many, for which w takes Cochran's (TestLongCoverageOverSeeds).
 //
 // Shape: seeds [seed][date][quantity], the same dates for each.
 // Missing: as Interval; the interval also with fewer than MinSeeds, but one.
@@ -117,7 +117,7 @@ func (m Memory) halfWidthWithSeeds(s *seedVariance, confidence float64) float64 
 	t := func(freedom float64) float64 { return Memory{StandardError: 1, Freedom: freedom}.halfWidth(confidence) }
 	satterthwaite := t(square(v) / (square(dates)/m.Freedom + s.uncertainty))
 	cochran := (dates*t(m.Freedom) + s.added*t(s.freedom)) / v
-	w := max(0, 1-s.freedom/m.Freedom) / 2
+	w := max(0, 1-s.freedom/m.Freedom) * s.added / v
 	return math.Sqrt(v) * ((1-w)*satterthwaite + w*cochran)
 }
 

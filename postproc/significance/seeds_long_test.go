@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// Coverage of 95 % intervals over dates and seeds, as docs/experiments.md states. The sampling error of 2000 trials is
-// 0.5 %. With interaction the memory is below noise, which hides a correlation of 0.8.
+// Coverage of 95 % intervals over dates and seeds, as docs/experiments.md states. The sampling error of 1000 trials is
+// 0.7 %. With interaction the memory is below noise, which hides a correlation of 0.8.
 func TestLongCoverageOverSeeds(t *testing.T) {
 	for _, n := range []int{13, 30, 52, 200} {
 		for _, seeds := range []int{3, 5, 10} {
@@ -20,15 +20,15 @@ func TestLongCoverageOverSeeds(t *testing.T) {
 					coverage := make([]float64, len(shares))
 					var all sync.WaitGroup
 					for i, share := range shares {
-						all.Go(func() { coverage[i] = coversSeeds(t, n, seeds, 2000, rho, share, interaction) })
+						all.Go(func() { coverage[i] = coversSeeds(t, n, seeds, 1000, rho, share, interaction) })
 					}
 					all.Wait()
 					var line strings.Builder
 					for i, share := range shares {
 						fmt.Fprintf(&line, ", share %g: %.3f", share, coverage[i])
-						least, most := 0.92, 0.985
+						least, most := 0.90, 0.99
 						if rho*interaction > 0.5 {
-							least = 0.85
+							least = 0.88
 						}
 						if n < 30 { // few degrees of freedom of both: wide intervals
 							most = 0.995
