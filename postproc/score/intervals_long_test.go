@@ -109,9 +109,9 @@ func TestLongCoverageOfCalibration(t *testing.T) {
 				fmt.Fprintf(&line, ", %s %.3f", id, share[i])
 				least := 0.93
 				if id == BrierResolution.ID && rho > 0.5 { // date by date it is mostly noise, which hides the memory
-					least = 0.86
+					least = 0.88
 				}
-				if share[i] < least-0.007 || share[i] > 0.977 { // with the sampling error of 600 trials, 0.9 %
+				if share[i] < least-0.01 || share[i] > 0.982 { // with the sampling error of 600 trials, 0.7 to 1 %
 					t.Errorf("%d dates, correlation %g: coverage of %s %.3f", n, rho, id, share[i])
 				}
 			}

@@ -103,7 +103,7 @@ func TestIntervalsOfCorrelatedDates(t *testing.T) {
 	for _, rho := range []float64{0, 0.8} {
 		of, alarms := coverage(t, 60, 300, rho)
 		for i, s := range simulations {
-			if of[i].share < 0.90 || of[i].withheld > 0.2 {
+			if of[i].share < 0.90 || of[i].withheld > 0.1 {
 				t.Errorf("60 dates, correlation %g: coverage of a %s %.3f, withheld %.3f", rho, s.name, of[i].share, of[i].withheld)
 			}
 		}

@@ -12,8 +12,12 @@ import (
 // Coverage of 95 % intervals over dates and seeds, as docs/experiments.md states. The sampling error of 1000 trials is
 // 0.7 %. With interaction the memory is below noise, which hides a correlation of 0.8.
 func TestLongCoverageOverSeeds(t *testing.T) {
-	for _, n := range []int{13, 30, 52, 200} {
-		for _, seeds := range []int{3, 5, 10} {
+	for _, c := range []struct {
+		n     int
+		seeds []int
+	}{{13, []int{3, 5, 10}}, {30, []int{3, 5, 10}}, {52, []int{3, 5}}, {200, []int{3}}} {
+		n := c.n
+		for _, seeds := range c.seeds {
 			for _, rho := range []float64{0, 0.3, 0.5, 0.8} {
 				for _, interaction := range []float64{0, 1} {
 					shares := []float64{0, 0.2, 0.5, 0.8, 0.95}
