@@ -68,7 +68,7 @@ func change(skill Number) string {
 func (c *Comparison) intervalText(confidence string) string {
 	switch {
 	case math.IsNaN(float64(c.CILow)) && c.NoInterval == string(significance.TooWide):
-		return fmt.Sprintf("no interval, which would be too wide: %d dates carry as much information as about %.0f independent ones, with a correlation of %.2f from one to the next", c.N, float64(c.Independent), float64(c.Lag1))
+		return fmt.Sprintf("no interval, which would be too wide: %d dates carry as much information as about %.1f independent ones, with a correlation of %.2f from one to the next", c.N, float64(c.Independent), float64(c.Lag1))
 	case math.IsNaN(float64(c.CILow)):
 		return "too few dates for an interval"
 	case c.CILow <= 0 && c.CIHigh >= 0:

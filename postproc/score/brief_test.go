@@ -120,6 +120,15 @@ func TestBrief(t *testing.T) {
 	}
 }
 
+// TestTooWideInterval: the reason for a missing interval has the number of independent dates and their correlation.
+func TestTooWideInterval(t *testing.T) {
+	nan := Missing()
+	c := Comparison{SkillScore: 0.4, CILow: nan, CIHigh: nan, N: 20, Independent: 2.5, Lag1: 0.94, NoInterval: string(significance.TooWide)}
+	if got, want := c.intervalText("95 %"), "no interval, which would be too wide: 20 dates carry as much information as about 2.5 independent ones, with a correlation of 0.94 from one to the next"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
 // TestBriefRows: the table has at most ten rows, and states how many are left out.
 func TestBriefRows(t *testing.T) {
 	var all []briefCase

@@ -27,6 +27,18 @@ func TestMemoryOf(t *testing.T) {
 			t.Errorf("correlation %g: blocks of %.1f, want about %.1f", rho, block, want)
 		}
 	}
+	// Below noise of the same variance the correlation at lag k is 0.8ᵏ/2: 400 dates are worth 80, not the 170 of 0.4ᵏ.
+	var dates float64
+	for range 100 {
+		x := autoregressive(r, 400, 0.8)
+		for i := range x {
+			x[i] += r.NormFloat64()
+		}
+		dates += MemoryOf(x).Independent / 100
+	}
+	if dates < 65 || dates > 110 {
+		t.Errorf("memory below noise: %.1f independent dates, want about 80", dates)
+	}
 	// However long the memory, half an interval is at most 3.52 standard deviations of the dates.
 	for _, n := range []int{MinDates, 20, 60, 365} {
 		for _, noise := range []float64{0, 0.1, 1, 10} {
