@@ -5,7 +5,8 @@
 
 Each rank has one thread. The machine must be idle. Prints one line a mesh, the largest error, and
 Spearman's rank correlation. Meshes are measured --rounds times in turn; medians are compared.
---ranks 1,2 measures meshes of one and two ranks only.
+--ranks 1,2 measures meshes of one and two ranks only. Meshes with more ranks along data than the batch has samples
+are left out.
 """
 import argparse
 import json
@@ -16,8 +17,12 @@ MESHES = {1: [""], 2: ["data:2", "lat:2", "lon:2"], 4: ["data:4", "data:2 lon:2"
           8: ["data:8", "data:4 lat:2", "data:2 lat:2 lon:2", "lat:4 lon:2"]}
 
 
-def step(program, ranks, mesh, case):
-    command = ["mpirun", "--oversubscribe", "-n", str(ranks), program, "bench", "--parallel", "--predict", "--threads", "1", "--json", *case]
+def data_ranks(mesh):
+    return next((int(way.split(":")[1]) for way in mesh.split() if way.startswith("data:")), 1)
+
+
+def step(program, ranks, mesh, batch, case):
+    command = ["mpirun", "--oversubscribe", "-n", str(ranks), program, "bench", "--parallel", "--predict", "--threads", "1", "--json", "--batch", str(batch), *case]
     if mesh:
         command += ["--mesh", mesh]
     answer = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
@@ -37,12 +42,14 @@ def main():
     parser.add_argument("program")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--ranks", default="1,2,4,8")
+    parser.add_argument("--batch", type=int, default=4)
     options, case = parser.parse_known_args()
     results = {}
     for _ in range(options.rounds):
         for ranks in map(int, options.ranks.split(",")):
             for mesh in MESHES[ranks]:
-                results.setdefault((ranks, mesh), []).append(step(options.program, ranks, mesh, case))
+                if data_ranks(mesh) <= options.batch:
+                    results.setdefault((ranks, mesh), []).append(step(options.program, ranks, mesh, options.batch, case))
     measured, predicted = [], []
     print("ranks  mesh          measured ms  predicted ms  ratio  GFLOP/s  GB/s  link us  link GB/s  exchange us  convolutions")
     for (ranks, mesh), runs in results.items():

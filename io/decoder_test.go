@@ -116,7 +116,7 @@ func wrapper(t *testing.T, misbehave string) string {
 
 // A child that crashes after its handshake costs a retry.
 func TestDeadChildIsReplaced(t *testing.T) {
-	const greet = `printf '\016\000\000\000{"protocol":1}'; head -c 4 >/dev/null; kill -SEGV $$`
+	const greet = `printf '\016\000\000\000{"protocol":2}'; head -c 4 >/dev/null; kill -SEGV $$`
 	pool, err := decode.NewPool(decode.Options{Program: wrapper(t, greet), Children: 1})
 	if err != nil {
 		t.Fatal(err)

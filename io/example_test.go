@@ -18,7 +18,7 @@ import (
 
 // writeStore writes a Zarr store with 2 m temperature at 2 x 3 points and two leads.
 func writeStore(path string) error {
-	f := &encode.NetCDF{Path: path}
+	f := &encode.NetCDF{}
 	var payload []byte
 	add := func(name string, dims []string, values []float64, attrs ...string) {
 		v := encode.Variable{Name: name, Type: encode.Double, Dimensions: dims, Values: encode.Block{Offset: len(payload), Length: 8 * len(values)}}
@@ -36,7 +36,7 @@ func writeStore(path string) error {
 	add("lon", []string{"lon"}, []float64{0, 10, 20}, "units", "degrees_east")
 	add("time", nil, []float64{0}, "standard_name", "forecast_reference_time", "units", "days since 2026-01-01")
 	add("t2m", []string{"step", "lat", "lon"}, []float64{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}, "units", "degC", "coordinates", "time")
-	return zarr.Write(f, payload, 2)
+	return zarr.Write(path, f, payload, 2)
 }
 
 // Lists the fields of a file and reads them in SI units.

@@ -218,7 +218,7 @@ func checkNetCDF(t *testing.T, in *Input, want expectedFile) {
 	t.Helper()
 	f := in.files[0]
 	var h cf.Header
-	if err := in.pool.Do(context.Background(), decode.Call{Kind: netcdf.HeaderKind, Args: netcdf.HeaderRequest{Path: f.path}, Result: &h}); err != nil {
+	if err := in.pool.Do(context.Background(), decode.Call{Kind: netcdf.HeaderKind, File: f.path, Args: netcdf.HeaderRequest{Path: f.path}, Result: &h}); err != nil {
 		t.Fatal(err)
 	}
 	fields := map[string][]ensemble.Entry{}
@@ -326,7 +326,7 @@ func TestRotatedPoleOfAFile(t *testing.T) {
 	in := open(t, Options{}, filepath.Join(testdata.Dir(t, "formats"), "netcdf", "offset64_rotated_pole.nc"))
 	f := in.files[0]
 	var h cf.Header
-	if err := in.pool.Do(context.Background(), decode.Call{Kind: netcdf.HeaderKind, Args: netcdf.HeaderRequest{Path: f.path}, Result: &h}); err != nil {
+	if err := in.pool.Do(context.Background(), decode.Call{Kind: netcdf.HeaderKind, File: f.path, Args: netcdf.HeaderRequest{Path: f.path}, Result: &h}); err != nil {
 		t.Fatal(err)
 	}
 	at := map[string]int{}

@@ -55,12 +55,12 @@ func (m *madeFile) axis(name string, kind encode.Type, values []float64, attrs .
 // madeFormats writes a description in each format.
 var madeFormats = map[string]func(t *testing.T, m madeFile, dir string) string{
 	"NetCDF": func(t *testing.T, m madeFile, dir string) string {
-		m.Path = filepath.Join(dir, "x.nc")
-		call := decode.Call{Kind: encode.KindNetCDF, Args: m.NetCDF, InputBytes: len(m.payload), WriteInput: func(dst []byte) { copy(dst, m.payload) }}
+		path := filepath.Join(dir, "x.nc")
+		call := decode.Call{Kind: encode.KindNetCDF, Args: encode.NetCDFFile{NetCDF: m.NetCDF, Path: path}, Writes: path, InputBytes: len(m.payload), WriteInput: func(dst []byte) { copy(dst, m.payload) }}
 		if err := children(t).Do(context.Background(), call); err != nil {
 			t.Fatal(err)
 		}
-		return m.Path
+		return path
 	},
 	"Zarr 2": func(t *testing.T, m madeFile, dir string) string { return writeStore(t, m, dir, 2) },
 	"Zarr 3": func(t *testing.T, m madeFile, dir string) string { return writeStore(t, m, dir, 3) },
@@ -68,11 +68,11 @@ var madeFormats = map[string]func(t *testing.T, m madeFile, dir string) string{
 
 func writeStore(t *testing.T, m madeFile, dir string, version int) string {
 	t.Helper()
-	m.Path = filepath.Join(dir, fmt.Sprintf("x%d.zarr", version))
-	if err := zarr.Write(&m.NetCDF, m.payload, version); err != nil {
+	path := filepath.Join(dir, fmt.Sprintf("x%d.zarr", version))
+	if err := zarr.Write(path, &m.NetCDF, m.payload, version); err != nil {
 		t.Fatal(err)
 	}
-	return m.Path
+	return path
 }
 
 func textAttribute(name, value string) encode.Attribute {

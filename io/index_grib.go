@@ -219,7 +219,7 @@ func (in *Input) requestDescriptions(ctx context.Context, f *file, part []descri
 		b.Fields = append(b.Fields, gribRef(a.field, true))
 	}
 	var out []grib.Description
-	err := in.pool.Do(ctx, decode.Call{Kind: grib.DescribeKind, Args: b, Result: &out, NoRetry: len(part) > 1})
+	err := in.pool.Do(ctx, decode.Call{Kind: grib.DescribeKind, File: f.path, Args: b, Result: &out, NoRetry: len(part) > 1})
 	var died *decode.DiedError
 	switch {
 	case errors.As(err, &died) && len(part) == 1:

@@ -66,7 +66,7 @@ func indexNetCDF(ctx context.Context, in *Input, f *file) error {
 		return nil
 	}
 	var h cf.Header
-	err := in.pool.Do(ctx, decode.Call{Kind: netcdf.HeaderKind, Args: netcdf.HeaderRequest{Path: f.path}, Result: &h})
+	err := in.pool.Do(ctx, decode.Call{Kind: netcdf.HeaderKind, File: f.path, Args: netcdf.HeaderRequest{Path: f.path}, Result: &h})
 	if err == nil {
 		err = in.addCFEntries(f, &h, func(slabs []cf.Slab) ([][]float64, error) { return in.coordinates(ctx, f, &h, slabs) })
 	}
@@ -159,7 +159,7 @@ func (in *Input) addCFEntries(f *file, h *cf.Header, values cf.Fetch) error {
 func (in *Input) coordinates(ctx context.Context, f *file, h *cf.Header, slabs []cf.Slab) ([][]float64, error) {
 	out := make([][]float64, len(slabs))
 	var list []wire.Values
-	err := in.pool.Do(ctx, decode.Call{Kind: netcdf.ValuesKind, Args: netcdf.ValuesRequest{Path: f.path, Double: true, Slabs: slabs}, Result: &list, ReadOutput: func(payload []byte) error {
+	err := in.pool.Do(ctx, decode.Call{Kind: netcdf.ValuesKind, File: f.path, Args: netcdf.ValuesRequest{Path: f.path, Double: true, Slabs: slabs}, Result: &list, ReadOutput: func(payload []byte) error {
 		if len(list) != len(slabs) {
 			return fmt.Errorf("%s: %d results for %d coordinates", f.path, len(list), len(slabs))
 		}
@@ -252,7 +252,7 @@ func readNetCDF(ctx context.Context, in *Input, b *batch) error {
 	if err := b.allocateOutputs(in); err != nil {
 		return err
 	}
-	err = in.decodeValues(ctx, decode.Call{Kind: netcdf.ValuesKind, Args: req}, len(rects), func(k int) (*field, int, func([]byte) error) {
+	err = in.decodeValues(ctx, decode.Call{Kind: netcdf.ValuesKind, File: req.Path, Args: req}, len(rects), func(k int) (*field, int, func([]byte) error) {
 		p := rects[k]
 		return b.fields[p.field], p.rect.Rows * p.rect.Cols, func(raw []byte) error {
 			b.placeRect(rects, k, wire.Floats(raw))

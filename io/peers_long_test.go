@@ -238,7 +238,7 @@ func peerJob(t *testing.T, name string) *peerFile {
 	var header cf.Header
 	switch f.format.name {
 	case "NetCDF":
-		if err := in.pool.Do(ctx, decode.Call{Kind: netcdf.HeaderKind, Args: netcdf.HeaderRequest{Path: name}, Result: &header}); err != nil {
+		if err := in.pool.Do(ctx, decode.Call{Kind: netcdf.HeaderKind, File: name, Args: netcdf.HeaderRequest{Path: name}, Result: &header}); err != nil {
 			return nil
 		}
 	case "Zarr":

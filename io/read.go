@@ -328,7 +328,7 @@ func (in *Input) decodeGRIB(ctx context.Context, b *batch, from, end int) error 
 	if rest == nil {
 		return nil
 	}
-	return in.decodeValues(ctx, decode.Call{Kind: grib.ValuesKind, Args: req, NoRetry: len(rest) > 1}, len(rest), func(i int) (*field, int, func([]byte) error) {
+	return in.decodeValues(ctx, decode.Call{Kind: grib.ValuesKind, File: req.Path, Args: req, NoRetry: len(rest) > 1}, len(rest), func(i int) (*field, int, func([]byte) error) {
 		k := rest[i]
 		fd := b.fields[k]
 		return fd, fd.entry.Grid.Size(), func(raw []byte) (err error) {

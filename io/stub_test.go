@@ -22,7 +22,7 @@ func TestFault45Loop(t *testing.T) {
 	if err := os.WriteFile(path, m.Bytes(), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	hello := `printf '\016\000\000\000{"protocol":1}'; head -c 4 >/dev/null; `
+	hello := `printf '\016\000\000\000{"protocol":2}'; head -c 4 >/dev/null; `
 	for _, act := range []string{"while :; do :; done", "exec sleep 300"} {
 		if err := os.WriteFile(program, []byte("#!/bin/sh\n"+hello+act+"\n"), 0o755); err != nil {
 			t.Fatal(err)

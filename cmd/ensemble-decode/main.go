@@ -21,8 +21,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/sandbox"
 	"github.com/ensemble-weather/ensemble/io/decode/wire"
 	"github.com/ensemble-weather/ensemble/io/grib"
+	"github.com/ensemble-weather/ensemble/io/grib/eccodes"
 	"github.com/ensemble-weather/ensemble/io/netcdf"
 	"github.com/ensemble-weather/ensemble/io/product/encode"
 )
@@ -45,12 +47,8 @@ var handlers = []struct {
 	{encode.KindGRIB, encodeGRIB},
 }
 
-// Limit of the address space unless the parent sets another one, and the
-// environment variable with which it does.
-const (
-	defaultAddressSpace = 6 << 30
-	addressSpaceEnv     = "ENSEMBLE_DECODE_MEMORY" // bytes
-)
+// defaultAddressSpace is the limit of the address space unless the parent sets another one.
+const defaultAddressSpace = 6 << 30
 
 func main() {
 	if err := serve(); err != nil {
@@ -71,9 +69,13 @@ func serve() error {
 	if err := limitProcess(); err != nil {
 		return err
 	}
+	restricted, err := enterSandbox()
+	if err != nil {
+		return err
+	}
 	in := wire.OpenSharedMemory(wire.InputFD, "input")
 	out := wire.OpenSharedMemory(wire.OutputFD, "output")
-	hello := wire.Hello{Protocol: wire.Protocol, Libraries: libraries()}
+	hello := wire.Hello{Protocol: wire.Protocol, Libraries: libraries(), Sandbox: restricted.String()}
 	for _, k := range handlers {
 		hello.Kinds = append(hello.Kinds, k.name)
 	}
@@ -148,10 +150,10 @@ func privateStdout() (*os.File, error) {
 // processor time for each request.
 func limitProcess() error {
 	space := uint64(defaultAddressSpace)
-	if s := os.Getenv(addressSpaceEnv); s != "" {
+	if s := os.Getenv(wire.MemoryEnv); s != "" {
 		n, err := strconv.ParseUint(s, 10, 64)
 		if err != nil {
-			return fmt.Errorf("%s: %w", addressSpaceEnv, err)
+			return fmt.Errorf("%s: %w", wire.MemoryEnv, err)
 		}
 		space = n
 	}
@@ -170,6 +172,21 @@ func limitProcess() error {
 		os.Exit(int(exit.BadData))
 	}()
 	return nil
+}
+
+// enterSandbox takes all rights that decoding does not need, unless the user disabled it: the child reads folders that the parent names and
+// those of its libraries, and writes shared memory or one folder.
+func enterSandbox() (sandbox.State, error) {
+	if os.Getenv(wire.SandboxEnv) == "off" {
+		return sandbox.State{}, nil
+	}
+	var folders wire.Folders
+	if s := os.Getenv(wire.FoldersEnv); s != "" {
+		if err := json.Unmarshal([]byte(s), &folders); err != nil {
+			return sandbox.State{}, fmt.Errorf("%s: %w", wire.FoldersEnv, err)
+		}
+	}
+	return sandbox.Enter(wire.EndFD, append(folders.Read, eccodes.Folders()...), folders.Write)
 }
 
 // limitCPU allows a number of seconds of processor time from now on. The soft limit

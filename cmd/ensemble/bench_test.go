@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ensemble-weather/ensemble/ensemble/demo/demotest"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
@@ -34,6 +35,7 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	}
 	code := m.Run()
+	demotest.Remove()
 	os.RemoveAll(cache)
 	os.Exit(code)
 }

@@ -88,7 +88,7 @@ func attributes(n int) []byte {
 func TestFault45(t *testing.T) {
 	f := faulty(t)
 	path := f.put("fc.grib2", join(cycle(lastDay)[:1]...))
-	hello := `{"protocol":1}`
+	hello := `{"protocol":2}`
 	frame := string(binary.LittleEndian.AppendUint32(nil, uint32(len(hello)))) + hello
 	for name, act := range map[string]string{"abort": "kill -ABRT $$", "crash": "kill -SEGV $$", "end": "exit 3", "nonsense": `printf '\377\377\377\177 and more'`} {
 		greeting := f.put(name+".hello", []byte(frame))

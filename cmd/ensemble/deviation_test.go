@@ -75,7 +75,7 @@ func TestServeNamesMissing(t *testing.T) {
 	f.put("in/fc.grib2", changed(3, func(m *testgrib.Message) { m.Shift = 1 }))
 	s := f.serve("--run-dir", f.run, "--out", filepath.Join(f.dir, "out"), "--input", in, "--set", "members.poll=0.03s", "--set", "members.expected=4", "--set", "members.on_missing=degrade", "--set", "members.deadline=init+6h40m")
 	s.awaitLog(`"complete":3,"expected":4,"missing":"3"`, 1)
-	for path, want := range map[string]string{"/status": `"members_complete": 3`, "/products/": `"members_missing": [`, "/products/" + name(lastDay) + "/?format=html": "3 of 4 members; missing: 3", "/": "it has 3 of 4 members; missing: 3."} {
+	for path, want := range map[string]string{"/status": `"members_complete": 3`, "/products/": `"members_missing": [`, "/products/" + name(lastDay) + "/?format=html": "3 of 4 members; missing: 3", "/": "3 of 4 members are complete; missing: 3"} {
 		if _, body := s.get(path); !strings.Contains(string(body), want) {
 			t.Errorf("%s has no %q: %s", path, want, body)
 		}

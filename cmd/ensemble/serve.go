@@ -21,9 +21,9 @@ func serveCommand(a *app) *cobra.Command {
 		Long: "Run as a service: publish products as forecasts arrive, serve them over HTTP.\n" +
 			"Each initialisation is processed as by `ensemble predict`, as soon as its files\n" +
 			"are complete or at its deadline (docs/operations.md); the model stays loaded.\n" +
-			"HTTP at --listen serves products, health checks, metrics and a page with the\n" +
-			"latest maps, read-only, and by default to this machine only. SIGHUP reloads the\n" +
-			"configuration; SIGTERM ends the service with exit code 75.",
+			"HTTP at --listen serves products, health checks, metrics and a page with state,\n" +
+			"maps and meteograms, read-only, and by default to this machine only. SIGHUP\n" +
+			"reloads the configuration; SIGTERM ends the service with exit code 75.",
 		Example: "  ensemble serve --run-dir runs/a --input fc --out products\n" +
 			"  ensemble serve -c serve.yaml\n" +
 			"  ensemble serve -c predict.yaml --listen 127.0.0.1:8642 \\\n" +

@@ -47,7 +47,13 @@ func startScheduled(t *testing.T, at time.Time, set ...string) *scheduled {
 // startScheduledOn starts a service on a device.
 func startScheduledOn(t *testing.T, device string, at time.Time, set ...string) *scheduled {
 	t.Helper()
-	s := &scheduled{trial: faulty(t)}
+	return faulty(t).startServing(device, at, set...)
+}
+
+// startServing starts a service of the trial's run.
+func (t *trial) startServing(device string, at time.Time, set ...string) *scheduled {
+	t.Helper()
+	s := &scheduled{trial: t}
 	s.clock.Store(at.Unix())
 	in, out, socket := filepath.Join(s.dir, "in"), filepath.Join(s.dir, "out"), filepath.Join(s.dir, "s")
 	if err := os.Mkdir(in, 0o755); err != nil {
@@ -166,8 +172,9 @@ func TestServeSchedule(t *testing.T) {
 	s.await(day, "waiting", "")
 	s.at(4, 8*time.Hour)
 	s.await(day, "failed", "1 members are complete, the model was trained for 2 to 3")
-	if page := s.get("/"); !strings.Contains(page, "failed: 1 members are complete") {
-		t.Errorf("the page does not name the failed one: %s", page)
+	page := s.get("/")
+	if headline, notice := strings.Index(page, `<p class="state failed">`), strings.Index(page, "1 members are complete"); headline < 0 || notice < headline || strings.Index(page, "<dl") < notice {
+		t.Errorf("the page does not begin with the failed one: %s", page)
 	}
 
 	// An hour that the schedule lacks is issued as others, with a warning.

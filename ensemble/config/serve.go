@@ -26,6 +26,15 @@ type Service struct {
 	MaxConnections           int           `key:"max_connections"`
 	MaxConnectionsPerAddress int           `key:"max_connections_per_address"`
 	RateLimit                Bytes         `key:"rate_limit"`
+	CORSOrigins              []string      `key:"cors_origins"`
+	Queries                  Queries       `key:"queries"`
+}
+
+// Queries is the section serve.queries: limits of queries for values of products.
+type Queries struct {
+	MaxValues  int           `key:"max_values"`
+	Timeout    time.Duration `key:"timeout"`
+	Concurrent int           `key:"concurrent"`
 }
 
 // serviceKeys are the rows of Service.
@@ -49,13 +58,22 @@ var serviceKeys = []schema.Key{
 	{Path: "serve.ready_max_age", Check: Above(0), Example: "14h",
 		Help: "Largest age of the newest initialisation with products for which /readyz reports ready. Default: any age."},
 	{Path: "serve.scores", Example: "verification",
-		Help: "Output directory of `ensemble verify --out`, whose scores are shown on the page."},
+		Help: "Output directory of `ensemble verify --out`, whose scores are shown at /scores.html."},
 	{Path: "serve.max_connections", Default: "256", Check: Between(1, 65536), Example: "256",
 		Help: "Largest number of concurrent connections; further ones wait until one ends or is idle."},
 	{Path: "serve.max_connections_per_address", Default: "64", Check: Between(0, 65536), Example: "64",
 		Help: "Largest number of concurrent connections from one address; further ones are rejected. 0: no limit, for a service behind a proxy."},
 	{Path: "serve.rate_limit", Default: "0", Example: "50MB",
 		Help: "Largest rate of product downloads in bytes per second, over all connections; 0: no limit."},
+	{Path: "serve.cors_origins", Check: schema.Check{Text: "an origin such as https://maps.example.org, or *", Allows: func(v any) bool { return isOriginOrAny(v.(string)) }},
+		Example: `["https://maps.example.org"]`,
+		Help:    "Origins whose pages may read products, queries and catalogue in a browser; *: any. Default: none but this service."},
+	{Path: "serve.queries.max_values", Default: "1000000", Check: Between(1, 1e8), Example: "1000000",
+		Help: "Largest number of values in the answer to a query for values of products."},
+	{Path: "serve.queries.timeout", Default: "30s", Check: Above(0), Example: "30s",
+		Help: "Longest time of a query for values of products, with its wait for others."},
+	{Path: "serve.queries.concurrent", Default: "2", Check: Between(1, 64), Example: "2",
+		Help: "Largest number of queries for values of products that are computed at a time; further ones wait."},
 }
 
 // isListenAddress reports whether s is an IP address or localhost with a port, or unix: and an absolute
@@ -76,6 +94,11 @@ func isListenAddress(s string) bool {
 func isHostOrAny(s string) bool {
 	return s == "*" || len(s) < 254 && hostName.MatchString(s)
 }
+
+// isOriginOrAny reports whether s is an origin, as browsers send it, or *.
+func isOriginOrAny(s string) bool { return s == "*" || len(s) < 254 && origin.MatchString(s) }
+
+var origin = regexp.MustCompile(`^https?://(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+)(:[0-9]{1,5})?$`)
 
 var hostName = regexp.MustCompile(`^[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?(\.[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?)*$`)
 

@@ -74,8 +74,9 @@ type Library struct {
 	Found   bool   `json:"found"`
 	Version string `json:"version,omitempty"`
 	Path    string `json:"path,omitempty"`
-	Enables string `json:"enables"`       // features that it enables
-	Why     string `json:"why,omitempty"` // reason for which it is missing
+	Sandbox string `json:"sandbox,omitempty"` // what restricts the decoding program
+	Enables string `json:"enables"`           // features that it enables
+	Why     string `json:"why,omitempty"`     // reason for which it is missing
 	Fix     string `json:"fix,omitempty"`
 }
 
@@ -246,6 +247,9 @@ func Decoders(ctx context.Context) []Library {
 	if err != nil {
 		return fail(err)
 	}
+	if child.Sandbox, err = pool.Sandbox(ctx); err != nil {
+		return fail(err)
+	}
 	child.Found = true
 	for i, l := range linked {
 		if v := versions[strings.ToLower(l.Name)]; v != "" {
@@ -324,6 +328,9 @@ func (r *Report) Sections() answer.Sections {
 	for _, l := range r.Libraries {
 		if l.Found {
 			row(l.Name, strings.TrimSpace(l.Version+"  "+l.Path))
+			if l.Sandbox != "" {
+				row("", "sandbox: "+l.Sandbox)
+			}
 			continue
 		}
 		row(l.Name, "missing; it would enable: "+l.Enables)

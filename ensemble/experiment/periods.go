@@ -6,15 +6,44 @@ import (
 	"path/filepath"
 	"strconv"
 
+	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/record"
 	"github.com/ensemble-weather/ensemble/ensemble/run/periods"
 	"github.com/ensemble-weather/ensemble/ensemble/run/reports"
+	"github.com/ensemble-weather/ensemble/ensemble/run/samples"
 	"github.com/ensemble-weather/ensemble/ensemble/run/trained"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/io/table"
 	"github.com/ensemble-weather/ensemble/postproc/report"
 	"github.com/ensemble-weather/ensemble/postproc/score"
 )
+
+// checkOrigins checks that each test period has initialisations, before the first training.
+//
+// Errors: those of training and samples.Survey; exit 66 for a period without initialisation.
+func (o *Options) checkOrigins(ctx context.Context, d *dataset) error {
+	for _, origin := range o.Experiment.Origins.Names() {
+		c, err := o.training(d.folder, training{o.Experiment.Variants[0], origin, o.Experiment.Seeds[0]})
+		if err != nil {
+			return err
+		}
+		split, _, err := samples.Survey(ctx, c, &ensemble.Grid{})
+		if err != nil {
+			return err
+		}
+		if len(split.Test) == 0 {
+			return emptyPeriod(origin, c)
+		}
+	}
+	return nil
+}
+
+// emptyPeriod is the error of a test period without complete initialisations.
+func emptyPeriod(origin string, c *config.TrainConfig) error {
+	return &exit.Error{Code: exit.NotYet, What: "no initialisation lies in the test period", At: "origin " + origin,
+		Why: "the period is from " + c.Data.Split.Test.From.String() + " to " + c.Data.Split.Test.To.String(), Fix: "lower origins.periods, or add the files of that period"}
+}
 
 // addPeriods adds the skill of each variant in each test period and in all, and its trend, to a record.
 // results are those of the trainings, for the units.

@@ -140,6 +140,9 @@ func (o *Options) open(ctx context.Context) (err error) {
 // trainAll trains all variants with all seeds and adds the results to a record.
 func (o *Options) trainAll(ctx context.Context, r *record.Record, d *dataset) (err error) {
 	c := o.Experiment
+	if err := o.checkOrigins(ctx, d); err != nil {
+		return err
+	}
 	var results []*score.Result
 	for _, t := range trainings(c) {
 		tc, err := o.training(d.folder, t)
@@ -263,8 +266,7 @@ func (o *Options) train(ctx context.Context, c *config.TrainConfig, of training,
 		return nil, nil, err
 	}
 	if tested, _ := m.Details["inits_test"].(float64); of.origin != "" && tested == 0 {
-		return nil, nil, &exit.Error{Code: exit.NotYet, What: "no initialisation lies in the test period", At: "origin " + of.origin, Why: "the period is from " + c.Data.Split.Test.From.String() + " to " + c.Data.Split.Test.To.String(),
-			Fix: "lower origins.periods, or add the files of that period"}
+		return nil, nil, emptyPeriod(of.origin, c)
 	}
 	scores, err := trained.ReadScores(dir)
 	if err != nil {

@@ -126,8 +126,13 @@ func (s *installation) decoder(ctx context.Context) (string, error) {
 		pool.Close()
 		return "", missing(err) // the dynamic loader, if a library is missing
 	}
+	sandbox, err := pool.Sandbox(ctx)
+	if err != nil {
+		pool.Close()
+		return "", err
+	}
 	s.pool = pool
-	var names []string
+	names := []string{"sandbox " + sandbox}
 	for name, v := range libraries {
 		names = append(names, name+" "+v)
 	}

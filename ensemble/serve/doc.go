@@ -4,6 +4,7 @@
 // One goroutine publishes (issuer.go), with a [predict.Service] that keeps the model loaded. It
 // stores all that requests need in a state (state.go). HTTP connections are limited
 // (connlimiter.go), requests validated and routed (http.go). Responses come from finished products
-// (products.go, listing.go), Prometheus metrics (metrics.go) and an HTML page (page.go), with
+// (products.go, listing.go), Prometheus metrics (metrics.go), the page of package desk (page.go) and
+// that of scores (scorespage.go), with
 // limits of time and rate (response.go).
 package serve

@@ -1,7 +1,6 @@
 package serve
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,18 +12,22 @@ import (
 	"strings"
 	"time"
 
-	"github.com/ensemble-weather/ensemble/ensemble/run/reports"
+	"github.com/ensemble-weather/ensemble/ensemble/edr"
+	"github.com/ensemble-weather/ensemble/ensemble/stac"
 	"github.com/ensemble-weather/ensemble/internal/exit"
-	"github.com/ensemble-weather/ensemble/internal/manifest"
+	"github.com/ensemble-weather/ensemble/io/product"
 )
 
 // handler serves all requests. It is read-only.
 type handler struct {
 	*state
-	log *slog.Logger
+	log     *slog.Logger
+	queries *edr.Service
 }
 
-func newHandler(s *state, log *slog.Logger) *handler { return &handler{s, log} }
+func newHandler(s *state, log *slog.Logger) *handler {
+	return &handler{s, log, newQueries(s, log)}
+}
 
 // server returns the HTTP server of the handler, with time and size limits for requests.
 func (h *handler) server() *http.Server {
@@ -32,8 +35,8 @@ func (h *handler) server() *http.Server {
 		MaxHeaderBytes: maxHeader, ConnState: h.limiter.connState, ErrorLog: slog.NewLogLogger(h.log.Handler(), slog.LevelDebug), DisableGeneralOptionsHandler: true}
 }
 
-// contentSecurityPolicy allows pages of this service only their own images and inline styles.
-const contentSecurityPolicy = "default-src 'none'; img-src 'self' data:; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+// contentSecurityPolicy allows pages of this service only their own images, forms and inline styles.
+const contentSecurityPolicy = "default-src 'none'; img-src 'self' data:; style-src 'unsafe-inline'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
 
 // ServeHTTP serves one request, counts it and logs one line.
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -59,7 +62,8 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			panic(http.ErrAbortHandler)
 		}
 	}()
-	status, why := rejection(r)
+	preflight := h.allowOrigin(head, r)
+	status, why := rejection(r, preflight)
 	if status == 0 && !isAllowedHost(r, h.allowedHosts()) {
 		h.metrics.rejected.add(1, rejectedHost)
 		status, why = http.StatusMisdirectedRequest, "unknown host name; allowed names are in serve.allowed_hosts"
@@ -72,15 +76,19 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(a, why, status)
 		return
 	}
+	if preflight {
+		a.WriteHeader(http.StatusNoContent)
+		return
+	}
 	h.route(a, r)
 }
 
 // rejection validates a request. It returns status 0 for a valid one, else the status and the
 // reason.
-func rejection(r *http.Request) (status int, why string) {
+func rejection(r *http.Request, preflight bool) (status int, why string) {
 	escaped := strings.ToLower(r.URL.EscapedPath())
 	switch {
-	case r.Method != http.MethodGet && r.Method != http.MethodHead:
+	case r.Method != http.MethodGet && r.Method != http.MethodHead && !preflight:
 		return http.StatusMethodNotAllowed, "method not allowed: use GET or HEAD"
 	case len(r.RequestURI) > maxURL:
 		return http.StatusRequestURITooLong, "URL too long"
@@ -103,9 +111,9 @@ func rejection(r *http.Request) (status int, why string) {
 func (h *handler) route(w *response, r *http.Request) {
 	switch at := r.URL.Path; {
 	case at == "/":
-		h.servePage(w, r, reports.PageFile)
-	case strings.HasPrefix(at, "/index"):
-		h.servePage(w, r, strings.TrimPrefix(at, "/"))
+		h.servePage(w, r)
+	case strings.HasPrefix(at, "/scores"):
+		h.serveScores(w, r, strings.TrimPrefix(at, "/"))
 	case at == "/healthz":
 		h.writeHealth(w, map[bool]string{false: "publishing is stalled"}[h.isAlive()])
 	case at == "/readyz":
@@ -123,14 +131,20 @@ func (h *handler) route(w *response, r *http.Request) {
 	case strings.HasPrefix(at, "/products/"):
 		name, file, below := strings.Cut(strings.TrimPrefix(at, "/products/"), "/")
 		switch {
-		case !below && initNamePattern.MatchString(name):
+		case !below && (name == latestName || initNamePattern.MatchString(name)):
 			w.Header().Set("Location", "/products/"+name+"/")
 			w.WriteHeader(http.StatusPermanentRedirect)
+		case name == latestName:
+			h.latest(w, r, file)
 		case file == "":
 			h.listProducts(w, r, name)
 		default:
 			h.file(w, r, name, file)
 		}
+	case at == edr.Root || strings.HasPrefix(at, edr.Root+"/"):
+		h.query(w, r)
+	case strings.HasPrefix(at, stac.Root+"/"):
+		h.catalogue(w, r)
 	default:
 		http.Error(w, "not found", http.StatusNotFound)
 	}
@@ -155,7 +169,7 @@ func (h *handler) file(w *response, r *http.Request, name, file string) {
 	}
 	defer f.Close()
 	w.rate = h.rate
-	w.Header().Set("Content-Type", contentType(file))
+	w.Header().Set("Content-Type", product.MediaType(file))
 	w.Header().Set("ETag", `"`+want.SHA256+`"`)
 	http.ServeContent(w, r, "", modified(st), f)
 }
@@ -170,28 +184,6 @@ func (h *handler) notFound(w *response, err error) {
 		h.log.Error("products cannot be read", "error", exit.OneLine(err))
 	}
 	http.Error(w, errNotFound.Error(), http.StatusNotFound)
-}
-
-// contentType is the media type of a file, by its extension.
-func contentType(name string) string {
-	switch path.Ext(name) {
-	case ".nc":
-		return "application/x-netcdf"
-	case ".json":
-		return "application/json"
-	case ".csv":
-		return "text/csv; charset=utf-8"
-	}
-	if path.Base(name) == manifest.SumsName {
-		return "text/plain; charset=utf-8"
-	}
-	return "application/octet-stream"
-}
-
-// plain responds with a text of the given media type.
-func plain(w *response, r *http.Request, kind string, text []byte) {
-	w.Header().Set("Content-Type", kind)
-	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(text))
 }
 
 // asJSON responds with v as JSON.

@@ -10,7 +10,6 @@ import (
 	"reflect"
 	"runtime/debug"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
@@ -21,7 +20,7 @@ import (
 	"github.com/ensemble-weather/ensemble/io/product"
 )
 
-// stateDir is the subdirectory of the product directory that keeps the fields of the latest maps,
+// stateDir is the subdirectory of the product directory that keeps the statistics of the latest members,
 // the list of initialisations and the decisions of operators across restarts of the service.
 const stateDir = ".serve"
 
@@ -31,15 +30,13 @@ const maxRetryDelay = time.Hour
 // issuer watches the input and publishes products. It runs on one goroutine.
 type issuer struct {
 	*state
-	log           *slog.Logger
-	signals       Signals
-	o             Options
-	resident      *predict.Service
-	attempts      map[ensemble.Init]*attempt
-	reported      reported
-	savedInits    []InitStatus             // last list that was written for Decide
-	displayedInit ensemble.Init            // initialisation whose maps the page shows, or will show
-	toDraw        chan *scoring.MapExample // buffered, capacity 1
+	log        *slog.Logger
+	signals    Signals
+	o          Options
+	resident   *predict.Service
+	attempts   map[ensemble.Init]*attempt
+	reported   reported
+	savedInits []InitStatus // last list that was written for Decide
 }
 
 // reported is what was logged, so that it is logged once.
@@ -77,12 +74,9 @@ func (u *issuer) run(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { u.resident.Close() }()
-	u.attempts, u.toDraw = map[ensemble.Init]*attempt{}, make(chan *scoring.MapExample, 1)
+	u.attempts = map[ensemble.Init]*attempt{}
 	u.reported.unscheduled, u.reported.skipped = map[string]bool{}, map[string]bool{}
-	var drawing sync.WaitGroup
-	defer drawing.Wait()
-	drawing.Go(func() { u.drawLoop(ctx) })
-	u.restoreLastMaps()
+	u.restoreMembers()
 	notify("READY=1\nSTATUS=the model is ready")
 	for {
 		u.markProgress()
@@ -149,58 +143,32 @@ func (u *issuer) reopen() {
 	u.loaded(r.Model(), u.o, begun)
 }
 
-// restoreLastMaps loads the maps of the last initialisation from before a restart.
-func (u *issuer) restoreLastMaps() {
+// restoreMembers finds the initialisation whose members' statistics an earlier process kept.
+func (u *issuer) restoreMembers() {
 	dir := filepath.Join(u.o.Predict.Out, stateDir)
 	if err := errors.Join(atomicfile.RemoveTemporary(filepath.Join(dir, "report")), atomicfile.RemoveTemporary(dir)); err != nil { // of a killed service
 		u.log.Warn("cannot remove temporary files", "error", exit.OneLine(err))
 	}
 	e, err := scoring.LoadExample(dir)
 	if err != nil {
-		u.log.Warn("cannot read the latest maps", "error", exit.OneLine(err))
+		u.log.Warn("cannot read the statistics of the members for maps", "error", exit.OneLine(err))
 	}
 	if e != nil {
-		u.displayedInit = e.Init
-		u.draw(e)
+		u.change(func() { u.membersOf = e.Init })
 	}
 }
 
-// draw queues the maps of an initialisation for drawing. A queued older one is dropped.
-func (u *issuer) draw(e *scoring.MapExample) {
-	select {
-	case <-u.toDraw: // outdated
-	default:
+// keepMembers saves the statistics of the members that products were made from, unless those of a newer initialisation are
+// kept.
+func (u *issuer) keepMembers(e *scoring.MapExample, log *slog.Logger) {
+	if e == nil || e.Init.Before(u.membersOf.Time) && u.isShown(u.membersOf) { // only this goroutine writes membersOf
+		return
 	}
-	u.toDraw <- e
-}
-
-// drawPauseFactor is the ratio of the pause after drawing maps to the time of drawing. It leaves the
-// processor to publishing and to requests when many initialisations arrive together.
-const drawPauseFactor = 10
-
-// drawLoop draws queued maps, on its own goroutine.
-func (u *issuer) drawLoop(ctx context.Context) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case e := <-u.toDraw:
-			begun := time.Now()
-			m, err := drawMaps(ctx, e)
-			if err != nil && ctx.Err() == nil {
-				u.log.Error("cannot draw maps", "error", exit.OneLine(err))
-			}
-			if err == nil {
-				u.change(func() { u.maps = m })
-			}
-			rest := time.NewTimer(drawPauseFactor * time.Since(begun))
-			select {
-			case <-ctx.Done():
-				rest.Stop()
-			case <-rest.C:
-			}
-		}
+	if err := e.Save(filepath.Join(u.o.Predict.Out, stateDir)); err != nil {
+		log.Warn("cannot save the statistics of the members for maps", "error", exit.OneLine(err))
+		return
 	}
+	u.change(func() { u.membersOf, u.membersSaved = e.Init, u.membersSaved+1 })
 }
 
 // reload loads the configuration again. If it is valid, its options and model replace the current
@@ -227,7 +195,7 @@ func (u *issuer) reload() {
 		key      string
 		old, new any
 	}{{"serve.listen", u.o.Service.Listen, o.Service.Listen}, {"serve.max_connections", u.o.Service.MaxConnections, o.Service.MaxConnections},
-		{"serve.max_connections_per_address", u.o.Service.MaxConnectionsPerAddress, o.Service.MaxConnectionsPerAddress}, {"serve.rate_limit", u.o.Service.RateLimit, o.Service.RateLimit}} {
+		{"serve.max_connections_per_address", u.o.Service.MaxConnectionsPerAddress, o.Service.MaxConnectionsPerAddress}, {"serve.rate_limit", u.o.Service.RateLimit, o.Service.RateLimit}, {"serve.queries", u.o.Service.Queries, o.Service.Queries}} {
 		if fmt.Sprint(fixed.old) != fmt.Sprint(fixed.new) {
 			u.log.Warn("a changed key takes effect after a restart", "key", fixed.key)
 		}
@@ -397,18 +365,7 @@ func (u *issuer) attemptInit(ctx context.Context, c predict.Candidate) {
 		log.Warn("a product has a warning", "warning", w)
 	}
 	log.Info("issued", "existing", res.Existing > 0, "degraded", res.Degraded > 0, "members", len(m.manifest.MembersUsed), "complete", m.manifest.MembersComplete, "expected", m.manifest.MembersExpected, "missing", ensemble.MemberRanges(m.missing()), "files", len(m.manifest.Outputs))
-	if shown == nil {
-		u.change(func() {})
-		return
-	}
-	if shown.Init.Before(u.displayedInit.Time) && u.isShown(u.displayedInit) {
-		return // older than the displayed one
-	}
-	u.displayedInit = shown.Init
-	if err := shown.Save(filepath.Join(u.o.Predict.Out, stateDir)); err != nil {
-		log.Warn("cannot save the maps for a restart", "error", exit.OneLine(err))
-	}
-	u.draw(shown)
+	u.keepMembers(shown, log)
 }
 
 // follow applies an operator's decision to a candidate, and returns its time; zero without one.

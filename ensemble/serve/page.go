@@ -1,179 +1,81 @@
 package serve
 
 import (
-	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
-	"github.com/ensemble-weather/ensemble/ensemble/run/reports"
-	"github.com/ensemble-weather/ensemble/ensemble/run/scoring"
-	"github.com/ensemble-weather/ensemble/ensemble/run/trained"
+	"github.com/ensemble-weather/ensemble/ensemble/desk"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/humanise"
 	"github.com/ensemble-weather/ensemble/internal/manifest"
 	"github.com/ensemble-weather/ensemble/postproc/report"
 )
 
-// pageMaxAge is the largest age of the cached page; the page shows ages to the minute.
-const pageMaxAge = time.Minute
-
-// maxPanels is the largest number of map panels: mean, spread, difference and probability of four targets.
-const maxPanels = 16
-
-// mapImages are the drawn maps of one initialisation.
-type mapImages struct {
-	init  ensemble.Init
-	drawn []report.RenderedPanel
-}
-
-// drawMaps draws the maps of an initialisation.
-//
-// Errors: ctx.Err(); those of drawing, panics included, since saved fields may be damaged.
-// Cost: seconds.
-func drawMaps(ctx context.Context, e *scoring.MapExample) (m *mapImages, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			m, err = nil, fmt.Errorf("internal error: %v", p)
-		}
-	}()
-	m = &mapImages{init: e.Init}
-	panels := reports.Panels(e)
-	for _, p := range panels[:min(len(panels), maxPanels)] {
-		if ctx.Err() != nil {
-			return nil, ctx.Err()
-		}
-		d, err := p.Render()
-		if err != nil {
-			return nil, err
-		}
-		m.drawn = append(m.drawn, d)
+// servePage responds with the page.
+func (h *handler) servePage(w *response, r *http.Request) {
+	a, err := h.desk.Answer(r.Context(), h.page(), r.URL.Query())
+	for _, fault := range a.Faults {
+		h.log.Warn("a map or meteogram cannot be drawn", "error", exit.OneLine(fault))
 	}
-	return m, nil
-}
-
-// page is the cached HTML page.
-type page struct {
-	text []report.Part // the first at "/" and "/index.html", the others by their names
-	seq  uint64        // seq of the state that it shows
-	at   time.Time
-	busy chan struct{} // closed when the current rendering ends; nil: none
-}
-
-// servePage responds with a part of the page. One request renders all for all after a change.
-func (h *handler) servePage(w *response, r *http.Request, name string) {
-	parts, err := h.pageText()
-	if err != nil {
+	switch {
+	case err != nil:
 		h.log.Error("cannot render the page", "error", exit.OneLine(err))
 		http.Error(w, "cannot render the page", http.StatusInternalServerError)
-		return
-	}
-	for _, p := range parts {
-		if p.Name == name {
-			plain(w, r, "text/html; charset=utf-8", p.Text)
-			return
-		}
-	}
-	http.Error(w, "not found", http.StatusNotFound)
-}
-
-// pageText returns the page. While it is rendered, other requests get the previous page, or wait
-// for the first.
-func (s *state) pageText() ([]report.Part, error) {
-	for {
-		s.mu.Lock()
-		p := &s.page
-		if p.text != nil && (p.busy != nil || p.seq == s.seq && time.Since(p.at) < pageMaxAge) {
-			defer s.mu.Unlock()
-			return p.text, nil
-		}
-		if p.busy != nil {
-			busy := p.busy
-			s.mu.Unlock()
-			<-busy
-			continue
-		}
-		busy, seq := make(chan struct{}), s.seq
-		p.busy = busy
-		s.mu.Unlock()
-		var text []report.Part
-		var err error
-		defer func() { // also after a panic, since others wait
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			if p.busy = nil; err == nil && text != nil {
-				p.text, p.seq, p.at = text, seq, time.Now()
-			}
-			close(busy)
-		}()
-		text, err = s.renderPage()
-		return text, err
+	case a.Location != "":
+		w.Header().Set("Location", a.Location)
+		w.WriteHeader(a.Code)
+	case a.Code == http.StatusOK:
+		plain(w, r, "text/html; charset=utf-8", a.Text)
+	default:
+		w.Header().Set("Content-Type", "text/html; charset=utf-8")
+		w.WriteHeader(a.Code)
+		_, _ = w.Write(a.Text) // the client may have gone
 	}
 }
 
-// renderPage renders the page: status, initialisations in the input, latest maps and scores.
-func (s *state) renderPage() ([]report.Part, error) {
+// page collects what the page states about the service.
+func (s *state) page() desk.Page {
 	s.mu.Lock()
-	model, latest, unread, lack, scores := s.model, s.maps, s.unread, s.missingInput, string(s.options.Service.Scores)
+	model, unread, lack, scores := s.model, s.unread, s.missingInput, string(s.options.Service.Scores)
 	s.mu.Unlock()
-	starts := s.statuses()
-	p := &report.Page{Title: "Ensemble forecasts", Links: []report.Link{{Name: "Products", URL: "/products/"}, {Name: "Status", URL: "/status"}, {Name: "Metrics", URL: "/metrics"}}}
-	fact := func(name, format string, args ...any) {
-		p.Status = append(p.Status, report.Fact{Name: name, Text: fmt.Sprintf(format, args...)})
+	inits, newest := s.statuses(), s.newest()
+	p := desk.Page{Links: []report.Link{{Name: "Products", URL: "/products/"}, {Name: "Status", URL: "/status"}, {Name: "Metrics", URL: "/metrics"}}}
+	if scores != "" {
+		p.Links = append([]report.Link{{Name: "Scores", URL: "/" + scoresFile}}, p.Links...)
 	}
-	newest := s.newest()
+	p.Headline, p.Notices = desk.Judge(s.situation(inits, newest, lack))
+	fact := func(name, format string, args ...any) {
+		p.Facts = append(p.Facts, report.Fact{Name: name, Text: fmt.Sprintf(format, args...)})
+	}
 	if newest != nil {
 		m := newest.manifest
-		begun := initOf(newest.name)
-		fact("latest initialisation", "%s, %s ago", begun.Format("2006-01-02 15:04Z"), humanise.Duration(s.age(newest.name)))
+		fact("newest products", "%s, %s ago", formatMinute(initOf(newest.name)), humanise.Duration(s.age(newest.name)))
 		fact("status", "%s", m.Status)
 		fact("members", "%d used; %d complete, %d expected; control %sd", len(m.MembersUsed), m.MembersComplete, m.MembersExpected, m.ControlPolicy)
-		if m.Status == manifest.Degraded {
-			degraded := "The latest initialisation is degraded." // by damage or unused members; its warnings have the details
-			if m.MembersComplete < m.MembersExpected {
-				degraded = fmt.Sprintf("The latest initialisation is degraded: it has %d of %d members", m.MembersComplete, m.MembersExpected)
-				if names := ensemble.MemberRanges(newest.missing()); names != "" {
-					degraded += "; missing: " + names
-				}
-				degraded += "."
-			}
-			p.Warnings = append(p.Warnings, degraded)
+		if stated := slices.ContainsFunc(p.Notices, func(n desk.Notice) bool {
+			return n.State == desk.Degraded && n.Init == formatMinute(initOf(newest.name))
+		}); !stated {
+			p.Warnings = newestWarnings(newest)
 		}
-		p.Warnings = append(p.Warnings, m.Warnings...)
 	} else {
-		fact("latest initialisation", "none yet")
+		fact("newest products", "none yet")
 	}
 	if model != nil {
-		fact("model", "%s old, trained on %s to %s", humanise.Duration(s.now().Sub(model.Finished)), model.Trained.From.Format(time.DateOnly), model.Trained.To.Format(time.DateOnly))
-		p.Facts = append(p.Facts, report.Fact{Name: "model", Text: model.Checksum}, report.Fact{Name: "trained by", Text: model.Version})
+		fact("model", "trained on %s to %s, finished %s, version %s", model.Trained.From.Format(time.DateOnly), model.Trained.To.Format(time.DateOnly), model.Finished.UTC().Format(time.DateOnly), model.Version)
 	} else {
 		fact("model", "not ready")
 	}
-	switch {
-	case latest != nil && s.isShown(latest.init):
-		fact("maps of", "initialisation %s", formatMinute(latest.init.Time))
-		p.Rendered = latest.drawn
-	case newest != nil: // maps need raw members, which products do not contain
-		fact("maps", "none yet: they are drawn when the next products are published")
-	}
 	if names := s.future(); len(names) > 0 {
-		p.Warnings = append(p.Warnings, "Products of initialisations in the future, which do not count as the latest: "+strings.Join(names[:min(len(names), humanise.MaxListed)], ", "))
+		p.Warnings = append(p.Warnings, "Products of initialisations in the future, which do not count as the newest: "+strings.Join(names[:min(len(names), humanise.MaxListed)], ", "))
 	}
 	if lack != "" {
 		p.Warnings = append(p.Warnings, "Input is missing: "+lack)
 	}
-	for _, i := range starts {
-		name := initOf(i.Name).Format("2006-01-02 15:04Z")
-		switch {
-		case i.InputChanged:
-			p.Warnings = append(p.Warnings, fmt.Sprintf("Initialisation %s: %s. Accept or dismiss it: `ensemble products`", name, i.Why))
-		case (i.State == late || i.State == failed) && i.Acknowledged == nil:
-			p.Warnings = append(p.Warnings, fmt.Sprintf("Initialisation %s: %s: %s", name, i.State, i.Why))
-		}
-	}
-	if t := startTable(starts); len(t.Rows) > 0 {
+	if t := initTable(inits); len(t.Rows) > 0 {
 		p.Tables = append(p.Tables, t)
 	}
 	if len(unread) > 0 {
@@ -183,20 +85,49 @@ func (s *state) renderPage() ([]report.Part, error) {
 		}
 		p.Tables = append(p.Tables, t)
 	}
-	if scores != "" {
-		var err error
-		switch p.Scores, err = trained.ReadScores(scores); {
-		case exit.CodeOf(err) == exit.NotYet:
-			fact("scores", "none yet")
-		case err != nil:
-			p.Warnings = append(p.Warnings, "Cannot read the scores: "+exit.OneLine(err))
-		}
-	}
-	return p.Parts(reports.PageFile, report.FileLimit)
+	return p
 }
 
-// startTable lists the ten newest initialisations of the input and the schedule, and all that are not published.
-func startTable(starts []InitStatus) report.Table {
+// situation returns what the state of the service follows from.
+func (s *state) situation(inits []InitStatus, newest *initProducts, lack string) desk.Situation {
+	s.mu.Lock()
+	x := desk.Situation{MaxAge: s.options.Service.ReadyMaxAge, Missing: lack, Out: s.tree.dir}
+	s.mu.Unlock()
+	x.Now, x.Stalled = s.now(), !s.isAlive()
+	if newest != nil {
+		x.Newest = &desk.Newest{Name: newest.name, Time: initOf(newest.name), Degraded: newest.manifest.Status == manifest.Degraded}
+	}
+	for _, i := range inits {
+		y := desk.Init{Name: i.Name, Time: initOf(i.Name), State: i.State, Why: i.Why, Changed: i.InputChanged, CanAccept: i.CanAccept, Acknowledged: i.Acknowledged != nil}
+		if i.ExpectedBy != nil {
+			y.ExpectedBy = *i.ExpectedBy
+		}
+		if i.NextAttempt != nil {
+			y.NextAttempt = *i.NextAttempt
+		}
+		x.Inits = append(x.Inits, y)
+	}
+	return x
+}
+
+// newestWarnings are the warnings of the newest products. Degraded ones without any state what they lack.
+func newestWarnings(c *initProducts) (out []string) {
+	m := c.manifest
+	if m.Status == manifest.Degraded && len(m.Warnings) == 0 {
+		text := "The newest products are degraded"
+		if m.MembersComplete < m.MembersExpected {
+			text = fmt.Sprintf("The newest products are degraded: they have %d of %d members", m.MembersComplete, m.MembersExpected)
+			if names := ensemble.MemberRanges(c.missing()); names != "" {
+				text += "; missing: " + names
+			}
+		}
+		out = append(out, text+".")
+	}
+	return append(out, m.Warnings...)
+}
+
+// initTable lists the ten newest initialisations of the input and the schedule, and all that are not published.
+func initTable(inits []InitStatus) report.Table {
 	t := report.Table{Title: "Initialisations", Columns: []string{"initialisation", "state", "first file", "expected by", "deadline", "why"}}
 	minute := func(at *time.Time) string {
 		if at == nil {
@@ -204,7 +135,7 @@ func startTable(starts []InitStatus) report.Table {
 		}
 		return formatMinute(*at)
 	}
-	for i, s := range starts {
+	for i, s := range inits {
 		if s.State == issued && i >= 10 || len(t.Rows) == 60 {
 			continue
 		}
@@ -215,7 +146,7 @@ func startTable(starts []InitStatus) report.Table {
 		if s.Acknowledged != nil {
 			why = joinReasons(why, "acknowledged "+formatMinute(*s.Acknowledged))
 		}
-		t.Rows = append(t.Rows, []string{initOf(s.Name).Format("2006-01-02 15:04Z"), s.State, minute(s.Since), minute(s.ExpectedBy), minute(s.Deadline), why})
+		t.Rows = append(t.Rows, []string{formatMinute(initOf(s.Name)), s.State, minute(s.Since), minute(s.ExpectedBy), minute(s.Deadline), why})
 	}
 	return t
 }

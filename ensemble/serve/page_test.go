@@ -1,7 +1,6 @@
 package serve
 
 import (
-	"context"
 	"errors"
 	"io/fs"
 	"log/slog"
@@ -13,34 +12,22 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/run/predict"
-	"github.com/ensemble-weather/ensemble/ensemble/run/scoring"
 	"github.com/ensemble-weather/ensemble/internal/manifest"
 	"github.com/ensemble-weather/ensemble/io/product"
 	"github.com/ensemble-weather/ensemble/postproc/report"
 )
 
-// TestMapsOfDamaged: maps that cannot be drawn do not stop the service, whatever the kept data contain.
-func TestMapsOfDamaged(t *testing.T) {
-	values := make([]float32, 6)
-	e := &scoring.MapExample{Init: ensemble.InitAt(initOf("2026010100")), Grid: &ensemble.Grid{NX: 3, NY: 2}, // without latitudes
-		Fields: []scoring.MapField{{Variable: "t", Kind: scoring.ShowMean, Values: values}, {Variable: "t", Kind: scoring.ShowSpread, Values: values}}}
-	if m, err := drawMaps(context.Background(), e); err == nil || !strings.Contains(err.Error(), "internal error") {
-		t.Errorf("%+v, %v", m, err)
-	}
-}
-
-// TestMapsOfKilledService: temporary files that a killed service left in its state folder are removed at start-up.
-func TestMapsOfKilledService(t *testing.T) {
+// TestMembersOfKilledService: temporary files that a killed service left in its state folder are removed at start-up.
+func TestMembersOfKilledService(t *testing.T) {
 	out := t.TempDir()
 	left := []string{filepath.Join(out, stateDir, "report", ".example.safetensors.partial-abc"), filepath.Join(out, stateDir, ".inits.json.partial-abc")}
 	for _, path := range left {
 		put(t, path, "part")
 	}
-	u := &issuer{o: Options{Predict: predict.Options{Out: out}}, log: slog.New(slog.DiscardHandler)}
-	u.restoreLastMaps()
+	u := &issuer{state: newState(Options{Predict: predict.Options{Out: out}}), o: Options{Predict: predict.Options{Out: out}}, log: slog.New(slog.DiscardHandler)}
+	u.restoreMembers()
 	for _, path := range left {
 		if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("%s is left: %v", path, err)
@@ -48,51 +35,62 @@ func TestMapsOfKilledService(t *testing.T) {
 	}
 }
 
-// TestPageAfterABug: if drawing the page panics, the next request draws it again and does not wait without limit.
-func TestPageAfterABug(t *testing.T) {
-	s := newState(Options{})
-	tree := s.tree
-	s.tree = nil
-	func() {
-		defer func() {
-			if recover() == nil {
-				t.Error("nothing was injected")
-			}
-		}()
-		_, _ = s.pageText()
-	}()
-	s.tree = tree
-	if text, err := s.pageText(); err != nil || !strings.Contains(string(text[0].Text), "Ensemble forecasts") {
-		t.Errorf("%.100q, %v", text[0].Text, err)
-	}
+// pageOf returns the page of a state.
+func pageOf(t *testing.T, s *state, query string) (code int, page string) {
+	t.Helper()
+	w := httptest.NewRecorder()
+	r := httptest.NewRequest(http.MethodGet, "/"+query, nil)
+	r.Host = "localhost"
+	newHandler(s, quiet).ServeHTTP(deadlined{w}, r)
+	return w.Code, w.Body.String()
 }
 
-// TestPageWithoutMaps: a page without maps states what the service waits for, and when maps are drawn.
+// TestPageWithoutMaps: a page without maps states what the service waits for; damaged products are a message in the page, below the
+// state.
 func TestPageWithoutMaps(t *testing.T) {
 	root := t.TempDir()
 	s := newState(Options{Predict: predict.Options{Out: root}})
-	s.options.Service.Scores = config.Path(filepath.Join(root, "none"))
 	s.change(func() { s.missingInput = "no input in the directory: fc" })
-	page := func() string {
-		text, err := s.pageText()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return string(text[0].Text)
-	}
-	if got := page(); !strings.Contains(got, "Input is missing: no input in the directory: fc") || !strings.Contains(got, "<dt>scores</dt><dd>none yet") || strings.Contains(got, "they are drawn when") || strings.Contains(got, "Coastlines") {
-		t.Errorf("before the first products: %s", got)
+	if code, got := pageOf(t, s, ""); code != 200 || !strings.Contains(got, `<p class="state none">`) || !strings.Contains(got, "Input is missing: no input in the directory: fc") || !strings.Contains(got, "follow with the first products") || strings.Contains(got, "Coastlines") {
+		t.Errorf("before the first products: %d %s", code, got)
 	}
 	publish(t, root, "2026010100", map[string]string{"a.nc": "a"})
 	s.change(func() { s.missingInput = "" })
-	if got := page(); strings.Contains(got, "Input is missing") || !strings.Contains(got, "none yet: they are drawn when the next products are published") {
-		t.Errorf("after the first products: %s", got)
+	if code, got := pageOf(t, s, ""); code != 200 || strings.Contains(got, "Input is missing") || !strings.Contains(got, `<p class="error">`) || !strings.Contains(got, "2026010100/a.nc") {
+		t.Errorf("after the first products, whose file is none: %d %s", code, got)
+	}
+	put(t, filepath.Join(root, "2026010100/a.nc"), "longer")
+	if code, got := pageOf(t, s, ""); code != 200 || !strings.Contains(got, "damaged or missing") || !strings.Contains(got, "6 bytes, want 1") {
+		t.Errorf("of another size than in the manifest: %d %s", code, got)
+	}
+	if code, got := pageOf(t, s, "?init=2026010200"); code != 404 || !strings.Contains(got, "2026010100") {
+		t.Errorf("an unknown initialisation: %d %s", code, got)
+	}
+}
+
+// TestPageOrder: failed and late initialisations are directly below the state, above the newest products.
+func TestPageOrder(t *testing.T) {
+	root := t.TempDir()
+	publish(t, root, "2026010100", map[string]string{"a.nc": "a"})
+	s := newState(Options{Predict: predict.Options{Out: root}})
+	now := time.Now()
+	s.change(func() {
+		s.inits = []InitStatus{{Name: "2026010106", State: failed, Why: "no space left"}, {Name: "2026010103", State: late, Why: "member 2", ExpectedBy: &now}, {Name: "2026010102", State: failed, Why: "known", Acknowledged: &now}}
+	})
+	_, got := pageOf(t, s, "")
+	at := -1
+	for _, want := range []string{`<p class="state failed">`, "no space left", "ensemble products retry 2026010106", "member 2", "<dt>newest products</dt>", "<h2>Initialisations</h2>"} {
+		next := strings.Index(got, want)
+		if next <= at {
+			t.Errorf("%q is missing or not below what is before it:\n%s", want, got)
+		}
+		at = next
 	}
 }
 
 // TestPageOfDegraded: the page of a degraded init with every member of the model does not report missing members.
 func TestPageOfDegraded(t *testing.T) {
-	for expected, want := range map[int]string{2: "The latest initialisation is degraded.<", 5: "it has 2 of 5 members."} {
+	for expected, want := range map[int]string{2: "The newest products are degraded.<", 5: "they have 2 of 5 members."} {
 		root := t.TempDir()
 		publish(t, root, "2026010100", map[string]string{"a.nc": "a"})
 		m, err := product.ReadManifest(filepath.Join(root, "2026010100"))
@@ -103,25 +101,45 @@ func TestPageOfDegraded(t *testing.T) {
 		if err := manifest.Write(filepath.Join(root, "2026010100"), m); err != nil {
 			t.Fatal(err)
 		}
-		text, err := newState(Options{Predict: predict.Options{Out: root}}).pageText()
-		if err != nil || !strings.Contains(string(text[0].Text), want) {
-			t.Errorf("%d expected: %v, no %q in %s", expected, err, want, text[0].Text)
+		s := newState(Options{Predict: predict.Options{Out: root, Clock: predict.Clock{Time: func() time.Time { return initOf("2026010108") }}}})
+		if _, got := pageOf(t, s, ""); !strings.Contains(got, want) || !strings.Contains(got, `<p class="state degraded">`) {
+			t.Errorf("%d expected: no %q in %s", expected, want, got)
 		}
 	}
 }
 
-// TestPageParts: a page of several parts is served under the names that its links have.
-func TestPageParts(t *testing.T) {
+// TestScoresPage: a page of scores of several parts is served under the names that its links have; without scores it states so.
+func TestScoresPage(t *testing.T) {
 	s := newState(Options{Predict: predict.Options{Out: t.TempDir()}})
-	s.page.text, s.page.at = []report.Part{{Name: "index.html", Text: []byte("first")}, {Name: "index-2.html", Text: []byte("second")}}, time.Now().Add(24*time.Hour)
-	h := newHandler(s, quiet)
-	for path, want := range map[string]string{"/": "first", "/index.html": "first", "/index-2.html": "second", "/index-3.html": "", "/index": "", "/index-2.html/": ""} {
-		w := httptest.NewRecorder()
-		r := httptest.NewRequest(http.MethodGet, path, nil)
-		r.Host = "localhost"
-		h.ServeHTTP(deadlined{w}, r)
-		if (w.Code == http.StatusOK) != (want != "") || want != "" && w.Body.String() != want {
-			t.Errorf("%s: %d %q, want %q", path, w.Code, w.Body, want)
+	s.options.Service.Scores = config.Path(filepath.Join(t.TempDir(), "none"))
+	if _, got := pageOf(t, s, ""); !strings.Contains(got, `<a href="/scores.html">`) {
+		t.Errorf("no link to the scores: %s", got)
+	}
+	if code, got := pageOf(t, s, "scores.html"); code != 200 || !strings.Contains(got, "none yet") {
+		t.Errorf("without scores: %d %s", code, got)
+	}
+	s.scores.parts, s.scores.at = []report.Part{{Name: "scores.html", Text: []byte("first")}, {Name: "scores-2.html", Text: []byte("second")}}, time.Now().Add(24*time.Hour)
+	for path, want := range map[string]string{"scores.html": "first", "scores-2.html": "second", "scores-3.html": "", "scores": "", "scores-2.html/": ""} {
+		if code, got := pageOf(t, s, path); (code == http.StatusOK) != (want != "") || want != "" && got != want {
+			t.Errorf("%s: %d %q, want %q", path, code, got, want)
+		}
+	}
+}
+
+// TestFieldOutputs: of several formats one is read, NetCDF first; files of stations are not.
+func TestFieldOutputs(t *testing.T) {
+	for _, c := range []struct{ outputs, want string }{
+		{"a_024h.nc a_024h_stations.nc a_024h.zarr/.zattrs a_024h.zarr/t/0 a_024h_t_mean.grib2 a_024h_stations.csv", "a_024h.nc"},
+		{"a_024h_stations.nc a_024h.zarr/.zattrs a_024h.zarr/t/0 a_048h_v3.zarr/zarr.json a_024h_t_mean.grib2", "a_024h.zarr a_048h_v3.zarr"},
+		{"a_024h_t_mean.grib2 a_024h_t_spread.grib2", "a_024h_t_mean.grib2 a_024h_t_spread.grib2"},
+		{"a_024h_stations.nc", ""},
+	} {
+		m := &product.Manifest{}
+		for _, path := range strings.Fields(c.outputs) {
+			m.Outputs = append(m.Outputs, manifest.File{Path: path})
+		}
+		if got := strings.Join(fieldOutputs(m), " "); got != c.want {
+			t.Errorf("%s: %q, want %q", c.outputs, got, c.want)
 		}
 	}
 }

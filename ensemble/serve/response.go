@@ -19,7 +19,7 @@ import (
 // Limits of requests and responses.
 const (
 	maxHeader     = 8 << 10
-	maxURL        = 1 << 10
+	maxURL        = 4 << 10 // areas of queries
 	maxRanges     = 16
 	headerTimeout = 5 * time.Second  // to receive the request header
 	idleTimeout   = time.Minute      // between two requests of a connection
@@ -76,6 +76,7 @@ type response struct {
 	control *http.ResponseController
 	rate    *rate.Limiter // nil: no limit
 	request *http.Request
+	whole   bool // ranges are not served
 	status  int
 	bytes   int64
 }
@@ -84,6 +85,9 @@ type response struct {
 func (a *response) WriteHeader(status int) {
 	if a.status == 0 {
 		a.status = status
+	}
+	if a.whole { // http.ServeContent states that ranges are served
+		a.Header().Set("Accept-Ranges", "none")
 	}
 	a.ResponseWriter.WriteHeader(status)
 }

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/ensemble/desk"
 	"github.com/ensemble-weather/ensemble/ensemble/run/input"
 	"github.com/ensemble-weather/ensemble/ensemble/run/predict"
 	"github.com/ensemble-weather/ensemble/internal/humanise"
@@ -30,15 +31,16 @@ type state struct {
 	rate         *rate.Limiter             // rate limit of product downloads; nil: none
 	begun        time.Time                 // start of the service
 	lastProgress atomic.Pointer[time.Time] // time of the last progress, with monotonic clock
+	desk         *desk.Desk
 
 	mu      sync.Mutex
 	options Options
 	model   *predict.ModelDescription // nil until loaded
 	found
-	decisions map[string]Decision // of operators, by initialisation
-	maps      *mapImages          // latest maps; nil: none
-	seq       uint64              // incremented when the content of the page changes
-	page      page
+	decisions    map[string]Decision // of operators, by initialisation
+	membersOf    ensemble.Init       // initialisation whose members' statistics are kept for maps; zero: none
+	membersSaved int                 // how often they were saved
+	scores       scoresPage
 }
 
 // found is what the last scan found in the input.
@@ -52,6 +54,7 @@ type found struct {
 
 func newState(o Options) *state {
 	s := &state{tree: newProductTree(o.Predict.Out), metrics: newMetrics(version.String()), options: o, begun: o.Predict.Clock.Now()}
+	s.desk = desk.New(pageSource{s})
 	s.limiter = newConnLimiter(o.Service.MaxConnections, o.Service.MaxConnectionsPerAddress, func(why string) { s.metrics.rejected.add(1, why) })
 	if o.Service.RateLimit > 0 {
 		s.rate = rate.NewLimiter(rate.Limit(o.Service.RateLimit), max(chunkSize, int(min(int64(o.Service.RateLimit), 8<<20))))
@@ -65,6 +68,13 @@ func (s *state) allowedHosts() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.options.Service.AllowedHosts
+}
+
+// corsOrigins lists the origins of serve.cors_origins.
+func (s *state) corsOrigins() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.options.Service.CORSOrigins
 }
 
 // markProgress records progress of publishing.
@@ -142,7 +152,7 @@ func (s *state) future() []string {
 	})
 }
 
-// isShown reports whether an initialisation has products and is not in the future, so that the page may show its maps.
+// isShown reports whether an initialisation has products and is not in the future, so that the page shows it.
 func (s *state) isShown(init ensemble.Init) bool {
 	name := product.InitName(init)
 	_, err := s.tree.find(name)
@@ -176,10 +186,9 @@ func initOf(name string) time.Time {
 	return t
 }
 
-// change runs f, which changes the content of the page, with the lock held.
+// change runs f with the lock held.
 func (s *state) change(f func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	f()
-	s.seq++
 }

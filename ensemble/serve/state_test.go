@@ -57,7 +57,7 @@ func TestNewestOnDisk(t *testing.T) {
 				t.Errorf("%s: no %q in the metrics:\n%s", when, want, metrics)
 			}
 		}
-		if _, page := ask(t, "GET", url+"/"); !strings.Contains(page, age) || future != "" && !strings.Contains(page, "in the future, which do not count as the latest: "+future) {
+		if _, page := ask(t, "GET", url+"/"); !strings.Contains(page, age) || future != "" && !strings.Contains(page, "in the future, which do not count as the newest: "+future) {
 			t.Errorf("%s: the page has no %q or does not name %q:\n%s", when, age, future, page)
 		}
 	}
@@ -69,7 +69,7 @@ func TestNewestOnDisk(t *testing.T) {
 	url = start()
 	look("after a restart", "2026010100", "2099010100", "1.7672256e+09", "2026-01-01 00:00Z, 8", true)
 	clock.set(t, "2026-01-01T20:00Z")
-	url = start() // the page is cached for a minute
+	url = start()
 	look("twelve hours later", "2026010100", "2099010100", "1.7672256e+09", "2026-01-01 00:00Z, 20", false)
 	publish(t, root, "2026010112", map[string]string{"a.nc": "a"})
 	url = start()

@@ -199,7 +199,7 @@ func (r *reader) coefficients(t *testing.T, file string, family baseline.Family)
 	t.Helper()
 	path := filepath.Join(r.dir, file)
 	var h cf.Header
-	if err := r.pool.Do(context.Background(), decode.Call{Kind: netcdf.HeaderKind, Args: netcdf.HeaderRequest{Path: path}, Result: &h}); err != nil {
+	if err := r.pool.Do(context.Background(), decode.Call{Kind: netcdf.HeaderKind, File: path, Args: netcdf.HeaderRequest{Path: path}, Result: &h}); err != nil {
 		t.Fatal(err)
 	}
 	req := netcdf.ValuesRequest{Path: path, Double: true}
@@ -216,7 +216,7 @@ func (r *reader) coefficients(t *testing.T, file string, family baseline.Family)
 	}
 	var places []wire.Values
 	var out []*baseline.EMOS
-	err := r.pool.Do(context.Background(), decode.Call{Kind: netcdf.ValuesKind, Args: req, Result: &places, ReadOutput: func(payload []byte) error {
+	err := r.pool.Do(context.Background(), decode.Call{Kind: netcdf.ValuesKind, File: path, Args: req, Result: &places, ReadOutput: func(payload []byte) error {
 		get := func(k, p int) float64 {
 			return math.Float64frombits(binary.LittleEndian.Uint64(payload[places[k].Offset+8*p:]))
 		}

@@ -33,7 +33,7 @@ func numbers(t *testing.T, path string, names ...string) [][]float64 {
 	}
 	defer pool.Close()
 	var h cf.Header
-	if err := pool.Do(context.Background(), decode.Call{Kind: netcdf.HeaderKind, Args: netcdf.HeaderRequest{Path: path}, Result: &h}); err != nil {
+	if err := pool.Do(context.Background(), decode.Call{Kind: netcdf.HeaderKind, File: path, Args: netcdf.HeaderRequest{Path: path}, Result: &h}); err != nil {
 		t.Fatal(err)
 	}
 	req := netcdf.ValuesRequest{Path: path, Double: true}
@@ -50,7 +50,7 @@ func numbers(t *testing.T, path string, names ...string) [][]float64 {
 	}
 	out := make([][]float64, len(names))
 	var places []wire.Values
-	err = pool.Do(context.Background(), decode.Call{Kind: netcdf.ValuesKind, Args: req, Result: &places, ReadOutput: func(payload []byte) error {
+	err = pool.Do(context.Background(), decode.Call{Kind: netcdf.ValuesKind, File: path, Args: req, Result: &places, ReadOutput: func(payload []byte) error {
 		for k, at := range places {
 			for i := range at.Count {
 				out[k] = append(out[k], math.Float64frombits(binary.LittleEndian.Uint64(payload[at.Offset+8*i:])))

@@ -31,7 +31,7 @@ const (
 // exceptions lists the exceptions by kind of limit and by package.name.
 var exceptions = map[string]map[string]exception{
 	"package lines": {
-		"ensemble/config": {6450, "the keys of all jobs: a reader opens the file of a section"},
+		"ensemble/config": {6500, "the keys of all jobs: a reader opens the file of a section"},
 		"engine/op":       {8200, "one file per op: a reader opens the file of an op, not the package"},
 	},
 	"function lines": {
@@ -141,7 +141,7 @@ var exceptions = map[string]map[string]exception{
 	},
 	"imports of ours": {
 		"cmd/ensemble":        {40, "there are forty commands, and each calls its job"},
-		"ensemble/experiment": {38, "experiments run jobs of every kind, and record what they read and wrote"},
+		"ensemble/experiment": {39, "experiments run jobs of every kind, and record what they read and wrote"},
 		"ensemble/run/train":  {43, "only training combines data, model, engine, ranks and statistics"},
 	},
 }

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -21,6 +22,9 @@ import (
 type child struct {
 	cmd     *exec.Cmd
 	in, out *wire.SharedMemory // shared memories: in is written by this process, out by the child
+	file    *wire.SharedMemory // a file that the child encodes
+	may     rights
+	sandbox string // what restricts it, of its Hello
 	stdin   *os.File
 	stdout  *os.File
 	stderr  stderrTail
@@ -42,8 +46,8 @@ type child struct {
 //
 // Errors: exit 69 with the message of the dynamic linker if it cannot start.
 // Cost: one start of a process and the loading of its libraries; so children are kept.
-func startChild(ctx context.Context, o Options) (*child, error) {
-	c := &child{waited: make(chan struct{})}
+func startChild(ctx context.Context, o Options, may rights) (*child, error) {
+	c := &child{waited: make(chan struct{}), may: may}
 	fail := func(err error) (*child, error) {
 		c.close()
 		return nil, &exit.Error{Code: exit.NoDevice, What: "the decoding program cannot be started", At: o.Program,
@@ -54,6 +58,13 @@ func startChild(ctx context.Context, o Options) (*child, error) {
 		return fail(err)
 	}
 	if c.out, err = wire.NewSharedMemory("ensemble-output"); err != nil {
+		return fail(err)
+	}
+	if c.file, err = wire.NewSharedMemory("ensemble-file"); err != nil {
+		return fail(err)
+	}
+	folders, err := json.Marshal(wire.Folders{Read: may.read, Write: may.write})
+	if err != nil {
 		return fail(err)
 	}
 	childIn, stdin, err := os.Pipe()
@@ -70,8 +81,8 @@ func startChild(ctx context.Context, o Options) (*child, error) {
 	c.stdin, c.stdout = stdin, stdout
 	c.cmd = exec.Command(o.Program)
 	c.cmd.Stdin, c.cmd.Stdout, c.cmd.Stderr = childIn, childOut, &c.stderr
-	c.cmd.ExtraFiles = []*os.File{c.in.File(), c.out.File()} // descriptors 3 and 4
-	c.cmd.Env = append(os.Environ(), fmt.Sprintf("ENSEMBLE_DECODE_MEMORY=%d", o.Memory),
+	c.cmd.ExtraFiles = []*os.File{c.in.File(), c.out.File(), c.file.File()} // descriptors 3 to 5
+	c.cmd.Env = append(libraryEnviron(), fmt.Sprintf("%s=%d", wire.MemoryEnv, o.Memory), fmt.Sprintf("%s=%s", wire.FoldersEnv, folders),
 		"OMP_NUM_THREADS=1", "GOMAXPROCS=2", "GOTRACEBACK=none", "HDF5_USE_FILE_LOCKING=FALSE")
 	c.cmd.WaitDelay = time.Second // in case another process keeps its stderr open
 	if err := c.cmd.Start(); err != nil {
@@ -95,6 +106,7 @@ func startChild(ctx context.Context, o Options) (*child, error) {
 		}
 		return fail(errors.New(reason))
 	}
+	c.sandbox = hello.Sandbox
 	if hello.Protocol != wire.Protocol {
 		return fail(fmt.Errorf("it uses protocol %d, this program %d: install the same version of both", hello.Protocol, wire.Protocol))
 	}
@@ -153,6 +165,9 @@ func (c *child) do(ctx context.Context, call Call, args json.RawMessage, o Optio
 			return fmt.Errorf("%s: result: %w", call.Kind, err)
 		}
 	}
+	if call.ReadFile != nil {
+		return c.readFile(call.ReadFile)
+	}
 	if call.ReadOutput == nil {
 		return nil
 	}
@@ -161,6 +176,32 @@ func (c *child) do(ctx context.Context, call Call, args json.RawMessage, o Optio
 		return err
 	}
 	return call.ReadOutput(payload)
+}
+
+// readFile passes the file that the child has encoded, and frees its memory.
+func (c *child) readFile(read func(f io.Reader) error) error {
+	f := c.file.File()
+	if _, err := f.Seek(0, io.SeekStart); err != nil {
+		return err
+	}
+	if err := read(f); err != nil {
+		return err
+	}
+	return f.Truncate(0)
+}
+
+// libraryVariables are the beginnings of the names of variables that libraries of the child, the dynamic linker and tests of
+// Go read.
+var libraryVariables = []string{"ECCODES_", "GRIB_", "HDF5_", "NETCDF_", "LD_LIBRARY_PATH=", "LANG=", "LC_", "TZ=", wire.SandboxEnv + "=", "GOCOVERDIR="}
+
+// libraryEnviron returns the part of the environment that the child gets. Passwords and keys of the caller are not among it.
+func libraryEnviron() (of []string) {
+	for _, v := range os.Environ() {
+		if slices.ContainsFunc(libraryVariables, func(begin string) bool { return strings.HasPrefix(v, begin) }) {
+			of = append(of, v)
+		}
+	}
+	return of
 }
 
 // errDeadline is the reason of a child that was killed at its deadline.
@@ -249,7 +290,7 @@ func (c *child) close() {
 	if c.stdout != nil {
 		c.stdout.Close()
 	}
-	for _, m := range []*wire.SharedMemory{c.in, c.out} {
+	for _, m := range []*wire.SharedMemory{c.in, c.out, c.file} {
 		if m != nil {
 			m.Close()
 		}

@@ -8,7 +8,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
+	"path/filepath"
 	"runtime"
+	"slices"
 	"sync"
 	"time"
 
@@ -54,9 +57,13 @@ func (o Options) check() (Options, error) {
 // Pool distributes requests over children. Children start when they are first
 // needed. All methods may be called from several goroutines.
 type Pool struct {
-	opt   Options
-	slots chan *child // one element per child that may run; nil if it has not been started
-	once  sync.Once
+	opt     Options
+	readers chan *child // one slot per child that may run; nil if it has not been started
+	writers chan *child // the same, of those that write files
+	once    sync.Once
+	mu      sync.Mutex
+	read    []string // folders of the files of all calls, which new readers may open; replaced, never changed
+	output  string   // folder below which writers write; "": each in that of its file
 }
 
 // NewPool makes a pool without starting a child. The channel of slots is its only lock:
@@ -69,26 +76,94 @@ func NewPool(o Options) (*Pool, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Pool{opt: o, slots: make(chan *child, o.Children)}
+	p := &Pool{opt: o, readers: make(chan *child, o.Children), writers: make(chan *child, o.Children)}
 	for range o.Children {
-		p.slots <- nil
+		p.readers <- nil
+		p.writers <- nil
 	}
 	return p, nil
 }
 
-// Start starts a number of children in the background, so that they are ready when they
+// Start starts a child for each processor in the background, so that they are ready to read files when they
 // are first needed. If a child cannot be started, the request that needs it returns the
 // error. It hides the start of processes behind the listing of files. It does not wait.
-func (p *Pool) Start(children int) {
-	for range min(children, p.opt.Children) {
-		go func() {
-			slot := <-p.slots
-			defer func() { p.slots <- slot }()
-			if slot == nil {
-				slot, _ = startChild(context.Background(), p.opt)
+//
+// Errors: those of folderOf.
+func (p *Pool) Start(files []string) error {
+	seen := map[string]bool{}
+	for _, f := range files { // one of each folder: a link to elsewhere costs another start
+		if dir := filepath.Dir(f); !seen[dir] {
+			seen[dir] = true
+			folder, err := folderOf(f)
+			if err != nil {
+				return err
 			}
-		}()
+			p.folders(folder)
+		}
 	}
+	for range p.opt.Children {
+		go p.start(p.readers, rights{read: p.folders("")})
+	}
+	return nil
+}
+
+// StartWriter starts a child in the background that writes files below a folder, which exists. Later requests to write there need no other one.
+//
+// Errors: those of folderOf.
+func (p *Pool) StartWriter(folder string) (err error) {
+	if p.output, err = folderOf(filepath.Join(folder, "file")); err != nil {
+		return err
+	}
+	go p.start(p.writers, rights{write: p.output})
+	return nil
+}
+
+// start starts the child of a free slot, if it has none.
+func (p *Pool) start(slots chan *child, r rights) {
+	slot := <-slots
+	defer func() { slots <- slot }()
+	if slot == nil {
+		slot, _ = startChild(context.Background(), p.opt, r)
+	}
+}
+
+// folders returns the folders that children may read, with one more; "" adds none.
+func (p *Pool) folders(more string) []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if more != "" && !slices.Contains(p.read, more) {
+		p.read = append(slices.Clone(p.read), more)
+	}
+	return p.read
+}
+
+// rights are the folders that a child may read, and the one in which it may write; "" for none.
+type rights struct {
+	read  []string
+	write string
+}
+
+// allow reports whether a child with these rights can execute a request that reads files of one folder and writes those of another.
+func (r rights) allow(read, write string) bool {
+	return write == r.write && (read == "" || slices.Contains(r.read, read))
+}
+
+// within reports whether a folder is another one or lies in it.
+func within(folder, other string) bool {
+	rel, err := filepath.Rel(other, folder)
+	return err == nil && filepath.IsLocal(rel)
+}
+
+// folderOf returns the folder in which a file lies, without links; "" for no file. The folder of a file that does not exist is that of its name: the child
+// reports its absence.
+func folderOf(file string) (string, error) {
+	if file == "" {
+		return "", nil
+	}
+	if real, err := filepath.EvalSymlinks(file); err == nil {
+		file = real
+	}
+	return filepath.Abs(filepath.Dir(file))
 }
 
 // Size returns the number of requests that can run concurrently.
@@ -99,6 +174,10 @@ func (p *Pool) Size() int { return p.opt.Children }
 type Call struct {
 	Kind string // name in the child's table of requests
 	Args any    // encoded as JSON
+	File string // file that the child reads; "": none
+	// Writes is the file that the child writes; "": none. A child that writes files of one folder does nothing else, so that no
+	// untrusted bytes reach it.
+	Writes string
 	// WriteInput, if not nil, writes the input payload of InputBytes bytes into
 	// memory shared with the child.
 	InputBytes int
@@ -107,8 +186,10 @@ type Call struct {
 	// ReadOutput, if not nil, is called with the output payload. The memory is
 	// reused after it returns.
 	ReadOutput func(payload []byte) error
-	Deadline   time.Duration // Deadline of one attempt; 0 means that of the pool.
-	NoRetry    bool          // NoRetry disables the second attempt in a new child after a crash or a deadline.
+	// ReadFile, if not nil, is called with the file that the request encoded, from its begin.
+	ReadFile func(f io.Reader) error
+	Deadline time.Duration // Deadline of one attempt; 0 means that of the pool.
+	NoRetry  bool          // NoRetry disables the second attempt in a new child after a crash or a deadline.
 }
 
 // DiedError reports a child that crashed or exceeded its deadline. The caller adds the
@@ -134,6 +215,8 @@ func (e *DiedError) Error() string {
 // earlier request had harmed. WriteInput is then called twice and must write the same
 // both times.
 //
+// A child reads only the folders that were known when it was started: one that lacks the folder of Call.File is replaced.
+//
 // Errors: the child's own *exit.Error; *DiedError if the child crashed or exceeded the
 // deadline twice (once with Call.NoRetry); exit 74 if the second one was killed, as for
 // want of memory; exit 69 if children cannot be started; ctx.Err().
@@ -143,19 +226,38 @@ func (p *Pool) Do(ctx context.Context, c Call) error {
 	if err != nil {
 		return fmt.Errorf("%s: arguments: %w", c.Kind, err)
 	}
+	folder, err := folderOf(c.File)
+	if err != nil {
+		return fmt.Errorf("%s: %w", c.Kind, err)
+	}
+	write, err := folderOf(c.Writes)
+	if err != nil {
+		return fmt.Errorf("%s: %w", c.Kind, err)
+	}
+	slots, may := p.readers, rights{read: p.folders(folder)}
+	if write != "" {
+		if p.output != "" && within(write, p.output) {
+			write = p.output
+		}
+		slots, may = p.writers, rights{write: write}
+	}
 	var slot *child
 	select {
-	case slot = <-p.slots:
+	case slot = <-slots:
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	defer func() { p.slots <- slot }()
+	defer func() { slots <- slot }()
 	if err := ctx.Err(); err != nil { // select chooses at random if both are ready
 		return err
 	}
+	if slot != nil && !slot.may.allow(folder, write) {
+		slot.close()
+		slot = nil
+	}
 	for attempt := 0; ; attempt++ {
 		if slot == nil {
-			if slot, err = startChild(ctx, p.opt); err != nil {
+			if slot, err = startChild(ctx, p.opt, may); err != nil {
 				return err
 			}
 		}
@@ -194,14 +296,31 @@ func (p *Pool) Libraries(ctx context.Context) (map[string]string, error) {
 	return v, err
 }
 
+// Sandbox returns what restricts a child: "Landlock 7, seccomp", or "none" where the kernel has neither and where the user disabled them.
+//
+// Errors: those of startChild.
+func (p *Pool) Sandbox(ctx context.Context) (string, error) {
+	slot := <-p.readers
+	defer func() { p.readers <- slot }()
+	if slot == nil {
+		var err error
+		if slot, err = startChild(ctx, p.opt, rights{read: p.folders("")}); err != nil {
+			return "", err
+		}
+	}
+	return slot.sandbox, nil
+}
+
 // Close waits for running requests and ends all children. The pool cannot be used
 // afterwards. It takes all slots and does not return them: a Do after Close would wait
 // until its context ends. A second call returns at once.
 func (p *Pool) Close() {
 	p.once.Do(func() {
 		for range p.opt.Children {
-			if c := <-p.slots; c != nil {
-				c.close()
+			for _, slots := range []chan *child{p.readers, p.writers} {
+				if c := <-slots; c != nil {
+					c.close()
+				}
 			}
 		}
 	})

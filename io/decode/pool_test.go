@@ -81,7 +81,7 @@ func TestMissingLibraryIsNamed(t *testing.T) {
 
 // greet prints the frame of a valid Hello and then executes a command.
 func greet(after string) string {
-	hello := `{"protocol":1}`
+	hello := `{"protocol":2}`
 	return `printf '\016\000\000\000` + hello + `'; head -c 4 >/dev/null; ` + after
 }
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/internal/atomicfile"
 	"github.com/ensemble-weather/ensemble/io/product/encode"
 )
 
@@ -78,15 +79,15 @@ func (b *ncBuilder) addInts(name string, dims []string, values []int32, attrs ..
 	})
 }
 
-// write creates the file.
+// write lets the child create the file, and puts it in place.
 //
-// Errors: those of payload.write.
+// Errors: those of encodeError.
 func (b *ncBuilder) write(ctx context.Context, enc Encoder, path string) error {
-	return b.payload.write(ctx, enc, path, encode.KindNetCDF, func(tmp string) any {
-		f := b.file
-		f.Path = tmp
-		return f
-	})
+	return encodeError(ctx, path, atomicfile.Replace(path, func(tmp string) error {
+		c := b.payload.call(encode.KindNetCDF, encode.NetCDFFile{NetCDF: b.file, Path: tmp})
+		c.Writes = tmp
+		return enc.Do(ctx, c)
+	}))
 }
 
 // addGlobals adds the global attributes.

@@ -16,9 +16,6 @@ import (
 	"errors"
 	"time"
 
-	"golang.org/x/sys/unix"
-
-	"github.com/ensemble-weather/ensemble/internal/atomicfile"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/io/decode"
 	"github.com/ensemble-weather/ensemble/io/product/encode"
@@ -49,22 +46,20 @@ func (p *payload) block(n int, fill func(dst []byte)) encode.Block {
 	return encode.Block{Offset: at, Length: n}
 }
 
-// write lets the child create path atomically. args describes the file under its
-// temporary name.
+// call returns the request of a child to encode a file that args describes.
 //
 // Memory: one block for all values of the file, shared with the child.
-// Errors: those of the child; exit 74 for a full disk, 73 if the file cannot be renamed,
-// 70 if the child crashed; ctx.Err().
-func (p *payload) write(ctx context.Context, enc Encoder, path, kind string, args func(tmp string) any) error {
-	fill := func(all []byte) {
+func (p *payload) call(kind string, args any) decode.Call {
+	return decode.Call{Kind: kind, Args: args, InputBytes: p.size, Deadline: encodeDeadline, WriteInput: func(all []byte) {
 		for _, f := range p.fill {
 			f(all)
 		}
-	}
-	err := atomicfile.Replace(path, func(tmp string) error {
-		var w encode.FileResult
-		return enc.Do(ctx, decode.Call{Kind: kind, Args: args(tmp), InputBytes: p.size, WriteInput: fill, Result: &w, Deadline: encodeDeadline})
-	})
+	}}
+}
+
+// encodeError gives an error of encoding and writing path its code: that of the child, 74 for a full disk, 73 if the file cannot be renamed,
+// 70 if the child crashed; ctx.Err().
+func encodeError(ctx context.Context, path string, err error) error {
 	var known *exit.Error
 	var died *decode.DiedError
 	switch {
@@ -78,8 +73,6 @@ func (p *payload) write(ctx context.Context, enc Encoder, path, kind string, arg
 	case errors.As(err, &died):
 		return &exit.Error{Code: exit.Bug, What: "the encoding program failed", At: path, Why: died.Error(),
 			Fix: "report it with the command and the first input file; nothing was published", Err: err}
-	case errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT):
-		return &exit.Error{Code: exit.IO, What: "no space left", At: path, Why: err.Error(), Fix: "free space; rerun the same command", Err: err}
 	}
 	return exit.CreateError(path, err)
 }

@@ -4,11 +4,13 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"io"
 	"math"
 	"slices"
 	"time"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/internal/atomicfile"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/io/product/encode"
 	"github.com/ensemble-weather/ensemble/io/unit"
@@ -508,13 +510,17 @@ func stepKeys(lead ensemble.Lead, period time.Duration, method string) []encode.
 	}
 }
 
-// write creates the file.
+// write creates the file from what the child encodes.
 //
-// Errors: those of payload.write.
+// Memory: the file.
+// Errors: those of encodeError.
 func (g *gribBuilder) write(ctx context.Context, enc Encoder, path string) error {
-	return g.payload.write(ctx, enc, path, encode.KindGRIB, func(tmp string) any {
-		f := g.file
-		f.Path = tmp
-		return f
-	})
+	return encodeError(ctx, path, atomicfile.Write(path, func(to io.Writer) error {
+		c := g.payload.call(encode.KindGRIB, g.file)
+		c.ReadFile = func(from io.Reader) error {
+			_, err := io.Copy(to, from)
+			return err
+		}
+		return enc.Do(ctx, c)
+	}))
 }

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/internal/exit"
@@ -89,6 +90,24 @@ func ReadManifest(dir string) (*Manifest, error) {
 		return nil, err
 	}
 	return &m, nil
+}
+
+// Contents returns the kinds of the fields and their leads, each once and ascending.
+func (m *Manifest) Contents() (kinds []Kind, leads []ensemble.Lead) {
+	for _, f := range m.Fields { // "t 850hPa 48h quantile 0.1", as Publication.Manifest writes it
+		words := strings.Fields(f)
+		if len(words) < 4 {
+			continue
+		}
+		lead, err := time.ParseDuration(words[2])
+		if err != nil {
+			continue
+		}
+		kinds, leads = append(kinds, Kind(words[3])), append(leads, ensemble.Lead(lead))
+	}
+	slices.Sort(kinds)
+	slices.Sort(leads)
+	return slices.Compact(kinds), slices.Compact(leads)
 }
 
 // TopLevelOutputs returns the outputs at the top level of the directory: files, and

@@ -2,10 +2,32 @@ package product
 
 import (
 	"fmt"
+	"path"
 	"time"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/internal/manifest"
 )
+
+// MediaType returns the media type of a published file or store, by its name.
+func MediaType(name string) string {
+	switch path.Ext(name) {
+	case ".nc":
+		return "application/x-netcdf"
+	case ".grib2":
+		return "application/wmo-GRIB2"
+	case ".zarr":
+		return "application/vnd+zarr"
+	case ".json":
+		return "application/json"
+	case ".csv":
+		return "text/csv; charset=utf-8"
+	}
+	if path.Base(name) == manifest.SumsName {
+		return "text/plain; charset=utf-8"
+	}
+	return "application/octet-stream"
+}
 
 // InitName formats an initialisation for names: 2026010100, or 202601010030 with
 // minutes.

@@ -12,19 +12,20 @@ import (
 	"github.com/ensemble-weather/ensemble/io/product/encode"
 )
 
-// WriteNetCDF writes the fields of one lead as CF NetCDF: variables X_mean,
-// X_spread, X_quantile, probability_of_X_above_threshold, and X for members, with a
-// time dimension of length 1.
+// WriteNetCDF writes fields as CF NetCDF: variables X_mean, X_spread, X_quantile,
+// probability_of_X_above_threshold, and X for members. Every field of a variable is
+// given at every lead; stations have one lead.
 //
-// Shape: [time, quantile, threshold or realization, level, latitude, longitude].
+// Shape: [time, quantile, threshold or realization, level, latitude, longitude], where
+// time has the leads.
 // The second dimension exists only if fields differ in it, and never in CDOProfile,
 // where each field has a variable of its own. Variables with a single level have no
 // level dimension. Projected grids have y and x, stations have station. Rows and
 // columns are in the order of the input. Levels that a variable lacks are filled.
 // Unit: SI; pressure levels in hPa.
 // Missing: _FillValue.
-// Errors: exit 70 for an invalid product (negative spread, duplicate field, several
-// leads); those of the encoder; exit 64 for invalid Options.
+// Errors: exit 70 for an invalid product (negative spread, duplicate field, a field
+// that is missing at a lead); those of the encoder; exit 64 for invalid Options.
 // Source: CF conventions 1.8. Names of probabilities and the attribute
 // spp__relative_to_threshold follow IMPROVER.
 func WriteNetCDF(ctx context.Context, enc Encoder, path string, p *Product, o Options) error {
@@ -49,14 +50,14 @@ type stack struct {
 	variable   ensemble.Variable
 	stat       statistic
 	levels     []ensemble.Level
-	fields     []Field // [position along the axis][level]
+	fields     []Field // [lead][position along the axis][level]
 	standalone bool    // attributes hold the position on the axis; there is no dimension
 }
 
-// places returns the first field of each position along the axis.
+// places returns the first field of each position along the axis, at the first lead.
 func (st *stack) places() []Field {
 	var out []Field
-	for i := 0; i < len(st.fields); i += len(st.levels) {
+	for i := 0; i < len(st.fields) && st.fields[i].Lead == st.fields[0].Lead; i += len(st.levels) {
 		out = append(out, st.fields[i])
 	}
 	return out
@@ -92,15 +93,8 @@ func stacks(p *Product, standalone bool) ([]*stack, error) {
 		st.fields = append(st.fields, f)
 	}
 	for _, st := range out {
-		for _, f := range st.fields {
-			if f.Statistic() == st.fields[0].Statistic() {
-				st.levels = append(st.levels, f.Level)
-			}
-		}
-		for i, f := range st.fields {
-			if len(st.fields)%len(st.levels) != 0 || f.Level != st.levels[i%len(st.levels)] || f.Statistic() != st.fields[i/len(st.levels)*len(st.levels)].Statistic() {
-				return nil, fmt.Errorf("the fields of %s have different levels", st.name)
-			}
+		if err := st.setLevels(p.Leads()); err != nil {
+			return nil, err
 		}
 		for _, l := range st.levels {
 			if l.Kind != st.levels[0].Kind {
@@ -111,14 +105,37 @@ func stacks(p *Product, standalone bool) ([]*stack, error) {
 	return out, nil
 }
 
+// setLevels sets the levels, and checks that the fields are those of an array.
+//
+// Errors: fields at different levels; a field that is missing at a lead.
+func (st *stack) setLevels(leads []ensemble.Lead) error {
+	first := st.fields[0]
+	for _, f := range st.fields {
+		if f.Lead == first.Lead && f.Statistic() == first.Statistic() {
+			st.levels = append(st.levels, f.Level)
+		}
+	}
+	places, levels := st.places(), len(st.levels)
+	for i, f := range st.fields {
+		if len(st.fields)%levels != 0 || f.Level != st.levels[i%levels] || f.Statistic() != st.fields[i/levels*levels].Statistic() {
+			return fmt.Errorf("the fields of %s have different levels", st.name)
+		}
+		of := i / levels
+		if len(st.fields) != len(leads)*len(places)*levels || f.Lead != leads[of/len(places)] || f.Statistic() != places[of%len(places)].Statistic() {
+			return fmt.Errorf("the leads of %s have different fields", st.name)
+		}
+	}
+	return nil
+}
+
 // productFile describes the file of a product. WriteZarr uses the same description.
 //
-// Errors: several leads; two intervals; levels without a coordinate; the name of two
+// Errors: several leads at stations; a field that is missing at a lead; two intervals; levels without a coordinate; the name of two
 // variables.
 func productFile(p *Product, o Options) (*ncBuilder, error) {
 	leads := p.Leads()
-	if len(leads) != 1 {
-		return nil, fmt.Errorf("%d leads in one file", len(leads))
+	if p.Locations != nil && len(leads) != 1 { // the order of values is that of grids only with one time
+		return nil, fmt.Errorf("%d leads in one file of stations", len(leads))
 	}
 	sts, err := stacks(p, o.Profile == CDOProfile)
 	if err != nil {

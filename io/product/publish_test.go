@@ -12,13 +12,14 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/manifest"
 	fio "github.com/ensemble-weather/ensemble/io"
 	"github.com/ensemble-weather/ensemble/io/decode"
 	"github.com/ensemble-weather/ensemble/io/product"
-	"github.com/ensemble-weather/ensemble/io/product/encode"
 )
 
 // both publishes in both formats.
@@ -324,17 +325,40 @@ func TestCancelledWriteKeepsTheOldFile(t *testing.T) {
 	}
 }
 
-// A full disk is reported as such, whatever the error of the library.
+// A full disk is reported as such, and leaves the old product.
 func TestFullDisk(t *testing.T) {
-	if _, err := os.Stat("/dev/full"); err != nil {
-		t.Skip("skipped: this system has no /dev/full")
+	dir := t.TempDir()
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=32k"); err != nil {
+		t.Skip("skipped: cannot mount a small file system: ", err)
 	}
-	values := make([]byte, 4*496) // the sample's grid, all zero
-	g := encode.GRIB{Path: "/dev/full", Bases: []encode.Base{{Sample: "regular_ll_pl_grib2"}},
-		Messages: []encode.Message{{Values: encode.Block{Length: len(values)}, Packing: "grid_simple", Bits: 16}}}
-	err := encoder(t).Do(context.Background(), decode.Call{Kind: encode.KindGRIB, Args: g, InputBytes: len(values), WriteInput: func(dst []byte) { copy(dst, values) }})
-	if exit.CodeOf(err) != exit.IO || !strings.Contains(err.Error(), "no space left") {
-		t.Errorf("got %v, want exit 74", err)
+	t.Cleanup(func() { unix.Unmount(dir, 0) })
+	if err := os.WriteFile(filepath.Join(dir, "full"), make([]byte, 28<<10), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	p := testProduct(globe(ensemble.SourceOrder{}))
+	for name, write := range map[string]func(string) error{
+		"a.nc": func(path string) error {
+			return product.WriteNetCDF(t.Context(), encoder(t), path, p, product.Options{})
+		},
+		"a.grib2": func(path string) error {
+			q := p.Select(func(f product.Field) bool { return f.Variable == "t" && f.Kind == product.Mean })
+			return product.WriteGRIB2(t.Context(), encoder(t), path, q, product.Options{})
+		},
+	} {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte("old"), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		err := write(path)
+		if exit.CodeOf(err) != exit.IO || !strings.Contains(err.Error(), "no space left") || !strings.Contains(err.Error(), path) {
+			t.Errorf("%s: got %v, want exit 74", name, err)
+		}
+		if old, err := os.ReadFile(path); err != nil || string(old) != "old" {
+			t.Errorf("%s: the old file is %q, %v", name, old, err)
+		}
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

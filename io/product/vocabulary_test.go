@@ -32,7 +32,7 @@ func describe(t *testing.T, path string, length int64) grib.Description {
 	t.Helper()
 	var out []grib.Description
 	batch := grib.Batch{Path: path, Fields: []grib.Ref{{Length: length}}}
-	if err := encoder(t).Do(t.Context(), decode.Call{Kind: grib.DescribeKind, Args: batch, Result: &out}); err != nil || len(out) != 1 {
+	if err := encoder(t).Do(t.Context(), decode.Call{Kind: grib.DescribeKind, File: path, Args: batch, Result: &out}); err != nil || len(out) != 1 {
 		t.Fatalf("%v: %d descriptions", err, len(out))
 	}
 	return out[0]

@@ -40,9 +40,7 @@ func WriteZarr(path string, p *Product, version int, o Options) error {
 		fill(all)
 	}
 	if err := replaceFolder(path, func(tmp string) error {
-		f := b.file
-		f.Path = filepath.Join(tmp, "store")
-		return zarr.Write(&f, all, version)
+		return zarr.Write(filepath.Join(tmp, "store"), &b.file, all, version)
 	}); err != nil {
 		return exit.CreateError(path, err)
 	}

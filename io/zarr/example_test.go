@@ -27,12 +27,11 @@ func Example() {
 		payload = binary.LittleEndian.AppendUint32(payload, math.Float32bits(v))
 	}
 	description := &encode.NetCDF{
-		Path:       path,
 		Dimensions: []encode.Dimension{{Name: "lat", Size: 2}, {Name: "lon", Size: 3}},
 		Variables: []encode.Variable{{Name: "t", Type: encode.Float, Dimensions: []string{"lat", "lon"}, Chunks: []int{1, 3}, Deflate: 4,
 			Attributes: []encode.Attribute{{Name: "units", Text: "K"}}, Values: encode.Block{Length: len(payload)}}},
 	}
-	if err := zarr.Write(description, payload, 3); err != nil {
+	if err := zarr.Write(path, description, payload, 3); err != nil {
 		fmt.Println(err)
 		return
 	}

@@ -20,7 +20,7 @@ import (
 	"github.com/ensemble-weather/ensemble/io/product/encode"
 )
 
-// Write creates a store of version 2 or 3 in the directory f.Path, which must not
+// Write creates a store of version 2 or 3 in the directory path, which must not
 // exist. payload holds the values. Metadata are consolidated. All chunks are
 // written, including those with fill values only. Compressed variables use zlib in
 // version 2 and gzip in version 3. The shuffle filter is not used, because GDAL 3.6
@@ -30,12 +30,12 @@ import (
 //
 // Errors: those of the file system; a description that contradicts itself.
 // Source: Zarr storage specification version 2; Zarr core specification 3.0.
-func Write(f *encode.NetCDF, payload []byte, version int) error {
-	w := &writer{dir: f.Path, version: version, sizes: map[string]int{}, nodes: map[string]any{}}
+func Write(path string, f *encode.NetCDF, payload []byte, version int) error {
+	w := &writer{dir: path, version: version, sizes: map[string]int{}, nodes: map[string]any{}}
 	for _, d := range f.Dimensions {
 		w.sizes[d.Name] = d.Size
 	}
-	if err := os.Mkdir(f.Path, 0o777); err != nil {
+	if err := os.Mkdir(path, 0o777); err != nil {
 		return err
 	}
 	attrs, err := jsonAttributes(f.Attributes)

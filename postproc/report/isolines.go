@@ -182,7 +182,7 @@ func IsolineInterval(intervals []float64, fields ...[]float32) float64 {
 	return intervals[len(intervals)-1]
 }
 
-// isolinesSVG draws the isolines of a map with labels. Every fifth line is thick. Labels are
+// isolinesSVG draws the isolines of a map with labels. Every fifth line is thick, 0 °C dashed too. Labels are
 // upright as far as possible, away from each other, the extremes and the frame. Thin lines are one path
 // and thick ones another, which takes fewer bytes than a path for each. Stamps have no labels.
 //
@@ -194,7 +194,7 @@ func (c *picture) isolinesSVG(mw float64) string {
 	}
 	l := v.sample(c.m.Values, mw)
 	place := l.placer(v, mw)
-	var thin, thick, labels strings.Builder
+	var thin, thick, freezing, labels strings.Builder
 	var used []point // centres of what labels must not cover
 	if c.low >= 0 {
 		for _, k := range []int{c.low, c.high} {
@@ -207,7 +207,10 @@ func (c *picture) isolinesSVG(mw float64) string {
 	}
 	for _, level := range levels(c.m.Values, c.panel.Isolines) {
 		d := &thin
-		if math.Mod(math.Round(level/c.panel.Isolines), 5) == 0 {
+		switch {
+		case level == 0 && c.panel.Unit == degreesC:
+			d = &freezing
+		case math.Mod(math.Round(level/c.panel.Isolines), 5) == 0:
 			d = &thick
 		}
 		for _, line := range l.isolines(level) {
@@ -221,7 +224,11 @@ func (c *picture) isolinesSVG(mw float64) string {
 			}
 		}
 	}
-	return fmt.Sprintf(`<g class="iso"><path d="%s"/><path class="thick" d="%s"/>%s</g>`, thin.String(), thick.String(), labels.String())
+	extra := ""
+	if freezing.Len() > 0 {
+		extra = fmt.Sprintf(`<path class="freezing" d="%s"/>`, freezing.String())
+	}
+	return fmt.Sprintf(`<g class="iso"><path d="%s"/><path class="thick" d="%s"/>%s%s</g>`, thin.String(), thick.String(), extra, labels.String())
 }
 
 // placer converts lattice indices to SVG units.

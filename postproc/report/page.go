@@ -85,7 +85,7 @@ type Panel struct {
 	// Isolines is the interval of isolines; 0: none.
 	Isolines float64
 	Maps     []Map
-	// SameScale are fields of other panels with the same quantity, which shares its colour scale.
+	// SameScale are all fields that share the colour scale, those of Maps included; nil: those of Maps.
 	SameScale [][]float32
 	// Variable and Lead group panels: a page with several of either shows one group at a time.
 	Variable, Lead string

@@ -56,8 +56,10 @@ func newScale(p *Panel) *scale {
 	}
 	var all []float64
 	fields := p.SameScale
-	for _, m := range p.Maps {
-		fields = append(fields[:len(fields):len(fields)], m.Values)
+	if fields == nil {
+		for _, m := range p.Maps {
+			fields = append(fields, m.Values)
+		}
 	}
 	for _, values := range fields {
 		for _, x := range values {

@@ -18,6 +18,11 @@ import (
 //go:embed picture.css
 var pictureStyles string
 
+// darkStyles replace colours of pictureStyles in the dark colour scheme.
+//
+//go:embed dark.css
+var darkStyles string
+
 // Picture is a drawing as a standalone SVG file, for notebooks and other pages.
 type Picture struct {
 	Title string

@@ -30,7 +30,9 @@ var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
 	"bytes":     func(n int64) string { return thousands(int(n)) },
 	"first":     func(all []File) []File { return all[:min(len(all), mostInputs)] },
 	"more":      func(all []File) int { return max(0, len(all)-mostInputs) },
-	"styles":    func() template.CSS { return template.CSS(pictureStyles) },
+	"styles":    Styles,
+	"dark":      DarkStyles,
+	"shapes":    Shapes,
 }).Parse(pageText))
 
 // mostInputs is the number of input files on a page.
@@ -90,10 +92,8 @@ type glance struct {
 
 // mapSection holds the maps, grouped by variable and lead.
 type mapSection struct {
-	// CoastID and CoastPath define the coastlines once for all maps; CoastPath is empty
-	// without maps.
-	CoastID   string
-	CoastPath string
+	// HasMaps: the page needs the shapes that maps refer to.
+	HasMaps   bool
 	Maps      []chosen[[]mapRow]
 	MapPicker *picker
 }
@@ -109,22 +109,9 @@ type mapRow struct {
 	Legend                 []Fact
 	// Columns is the number of maps side by side.
 	Columns  int
-	Pictures []mapFigure
+	Pictures []Figure
 	// Bar is the colour bar.
 	Bar template.HTML
-}
-
-// mapFigure is a rendered Map with its statistics.
-type mapFigure struct {
-	Title string
-	SVG   template.HTML
-	// Low and High are minimum and maximum, LowAt and HighAt their locations; "–" without
-	// values.
-	Low, LowAt   string
-	High, HighAt string
-	// Mean is area-weighted; Missing counts the missing points.
-	Mean, Missing, Unit string
-	Reference           string // as in Map
 }
 
 // curve is a rendered Chart with its table.
@@ -159,7 +146,7 @@ func (p *Page) Write(w io.Writer) error {
 //
 // Errors: those of drawPanels.
 func (p *Page) data() (*pageData, error) {
-	s := &pageData{Page: p, mapSection: mapSection{CoastID: coastID}, allTargets: allTargets{scored: targets(p.Scores)}, Notes: notes(p.Scores), Divisors: divisors(p.Scores), Bootstrap: resampling(p.Scores)}
+	s := &pageData{Page: p, allTargets: allTargets{scored: targets(p.Scores)}, Notes: notes(p.Scores), Divisors: divisors(p.Scores), Bootstrap: resampling(p.Scores)}
 	if slices.ContainsFunc(p.Tables, func(t Table) bool { return t.Sortable }) {
 		sum := sha256.Sum256([]byte(sortScript))
 		s.Script, s.ScriptSum = template.HTML("<script>"+sortScript+"</script>"), base64.StdEncoding.EncodeToString(sum[:])
@@ -173,9 +160,7 @@ func (p *Page) data() (*pageData, error) {
 	for _, d := range p.Rendered {
 		maps = append(maps, d.row)
 	}
-	if len(maps)+len(places) > 0 {
-		s.CoastPath = coastPath()
-	}
+	s.HasMaps = len(maps)+len(places) > 0
 	s.Brief = briefLines(p)
 	if p.Scores != nil {
 		if f, ok := skillChart(p.Scores.Briefs(), p.Scores.Bootstrap.Confidence); ok {
@@ -346,7 +331,7 @@ func drawPanel(p *Panel, pixels float64) (*mapRow, error) {
 			return nil, err
 		}
 		r.Tall = r.Tall || c.view.aspect > 0.7
-		f := mapFigure{Title: c.m.Title, SVG: template.HTML(svg), Low: "–", High: "–", Mean: "–", // text in it is escaped
+		f := Figure{Title: c.m.Title, SVG: template.HTML(svg), Low: "–", High: "–", Mean: "–", // text in it is escaped
 			Missing: thousands(c.missing) + " of " + thousands(len(c.m.Values)), Unit: unit(p.Unit), Reference: c.m.Reference}
 		if c.low >= 0 {
 			f.Low, f.LowAt = s.text(float64(c.m.Values[c.low])), c.where(c.low)

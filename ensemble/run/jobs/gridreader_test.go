@@ -5,7 +5,9 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"math"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -202,12 +204,17 @@ func reducedCopy(t *testing.T, pool *decode.Pool, path string) string {
 	entries := in.Catalogue().Entries
 	const sample = "reduced_gg_pl_32_grib2"
 	write := func(to string, g encode.GRIB, values []float32) {
-		g.Path = to
 		if err := pool.Do(context.Background(), decode.Call{Kind: encode.KindGRIB, Args: g, InputBytes: 4 * len(values), WriteInput: func(dst []byte) {
 			for i, v := range values {
 				binary.LittleEndian.PutUint32(dst[4*i:], math.Float32bits(v))
 			}
-		}, Result: new(encode.FileResult)}); err != nil {
+		}, ReadFile: func(from io.Reader) error {
+			all, err := io.ReadAll(from)
+			if err != nil {
+				return err
+			}
+			return os.WriteFile(to, all, 0o666)
+		}}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -50,7 +50,9 @@ func (p *prediction) load() (err error) {
 	if p.pool, err = decode.NewPool(decode.Options{}); err != nil {
 		return err
 	}
-	p.pool.Start(1) // the process that writes products
+	if err = p.pool.StartWriter(p.options.Out); err != nil {
+		return err
+	}
 	if err = f.load(p.options.RunDir, promoted); err != nil {
 		return err
 	}

@@ -58,8 +58,10 @@ func (in *openInput) prepare(done map[ensemble.Init]bool) error {
 	if err := in.applyPolicy(in.p.policy); err != nil {
 		return err
 	}
-	if pool := in.p.pool; slices.ContainsFunc(in.selection.Entries, in.input.NeedsDecoder) {
-		pool.Start(pool.Size())
+	if slices.ContainsFunc(in.selection.Entries, in.input.NeedsDecoder) {
+		if err := in.p.pool.Start(in.input.Files()); err != nil {
+			return err
+		}
 	}
 	if in.selection.Reader != nil {
 		if err := in.selection.Reader.Prepare(in.selection.Entries); err != nil {

@@ -13,50 +13,13 @@ import (
 	"github.com/ensemble-weather/ensemble/postproc/significance"
 )
 
-// display is the unit in which forecasters read a quantity: factor · value + offset.
-type display struct {
-	unit           string // of values
-	change         string // of differences and spreads
-	factor, offset float64
-	intervals      []float64 // of isolines, ascending; nil: no isolines
-	palette        report.Colours
-}
-
-// displayOf returns the display of a variable: geopotential in dam and pressure in hPa with isolines,
-// temperature in °C, precipitation in mm, others in their SI unit.
-func displayOf(v ensemble.Variable) display {
-	dekametres := []float64{1, 2, 4, 8, 16, 32}
-	switch {
-	case v.Name == "gh":
-		return display{"dam", "dam", 0.1, 0, dekametres, report.Weather}
-	case v.Name == "z":
-		return display{"dam", "dam", 1 / 98.0665, 0, dekametres, report.Weather}
-	case v.Unit == "Pa":
-		return display{"hPa", "hPa", 0.01, 0, []float64{1, 2.5, 5, 10, 20}, report.Weather}
-	case v.Unit == "K":
-		return display{"degC", "K", 1, -273.15, nil, report.Weather}
-	case v.Unit == "kg m-2":
-		return display{"mm", "mm", 1, 0, nil, report.Probabilities}
-	}
-	return display{v.Unit, v.Unit, 1, 0, nil, nil}
-}
-
-// values converts a field; offset 0 for differences.
-func (d display) values(field []float32, offset float64) []float32 {
-	out := make([]float32, len(field))
-	for i, v := range field {
-		out[i] = float32(d.factor*float64(v) + offset)
-	}
-	return out
-}
-
 // mapTarget are the maps of one target.
 type mapTarget struct {
 	e        *scoring.MapExample
 	variable ensemble.Variable
 	level    ensemble.Level
 	lead     ensemble.Lead
-	show     display
+	show     report.Display
 	panels   []report.Panel
 }
 
@@ -73,7 +36,7 @@ func targetsOf(e *scoring.MapExample) (out []*mapTarget) {
 		if !ok || v.LongName == "" {
 			v.Name, v.LongName = f.Variable, f.Variable
 		}
-		out = append(out, &mapTarget{e: e, variable: v, level: f.Level, lead: lead, show: displayOf(v)})
+		out = append(out, &mapTarget{e: e, variable: v, level: f.Level, lead: lead, show: report.DisplayOf(v)})
 	}
 	return out
 }
@@ -91,7 +54,7 @@ func (t *mapTarget) fields(kind string) (out []scoring.MapField) {
 // field returns the field of a kind as displayed; nil without.
 func (t *mapTarget) field(kind string, offset float64) []float32 {
 	if f := t.fields(kind); len(f) > 0 {
-		return t.show.values(f[0].Values, offset)
+		return t.show.Values(f[0].Values, offset)
 	}
 	return nil
 }
@@ -128,7 +91,7 @@ func Panels(e *scoring.MapExample) []report.Panel {
 		for i := range t.panels {
 			p := &t.panels[i]
 			for _, o := range all {
-				if o != t && o.name() == t.name() {
+				if o.name() == t.name() {
 					for _, q := range o.panels {
 						if q.Title == p.Title {
 							for _, m := range q.Maps {
@@ -147,14 +110,14 @@ func Panels(e *scoring.MapExample) []report.Panel {
 // means adds the panels of means, spreads and differences.
 func (t *mapTarget) means() {
 	e, d := t.e, t.show
-	raw, mean, analysis := t.field(scoring.ShowRawMean, d.offset), t.field(scoring.ShowMean, d.offset), t.field(scoring.ShowAnalysis, d.offset)
+	raw, mean, analysis := t.field(scoring.ShowRawMean, d.Offset), t.field(scoring.ShowMean, d.Offset), t.field(scoring.ShowAnalysis, d.Offset)
 	interval := 0.0
-	if d.intervals != nil {
-		interval = report.IsolineInterval(d.intervals, raw, mean)
+	if d.Intervals != nil {
+		interval = report.IsolineInterval(d.Intervals, raw, mean)
 	}
-	t.add("mean", report.Panel{Unit: d.unit, Isolines: interval, Palette: d.palette}, report.Map{Title: fmt.Sprintf("mean of %d members", e.Used), Values: raw},
+	t.add("mean", report.Panel{Unit: d.Unit, Isolines: interval, Palette: d.Palette}, report.Map{Title: fmt.Sprintf("mean of %d members", e.Used), Values: raw},
 		report.Map{Title: "post-processed mean", Values: mean}, report.Map{Title: "analysis", Values: analysis})
-	t.add("spread", report.Panel{Unit: d.change, Palette: report.Probabilities, Folded: true}, report.Map{Title: fmt.Sprintf("spread of %d members", e.Used), Values: t.field(scoring.ShowRawSpread, 0)},
+	t.add("spread", report.Panel{Unit: d.Change, Palette: report.Probabilities, Folded: true}, report.Map{Title: fmt.Sprintf("spread of %d members", e.Used), Values: t.field(scoring.ShowRawSpread, 0)},
 		report.Map{Title: fmt.Sprintf("spread of %d estimated from %d", e.Full, e.Used), Values: t.field(scoring.ShowEstimate, 0)},
 		report.Map{Title: fmt.Sprintf("spread of all %d members", e.Full), Values: t.field(scoring.ShowFullSpread, 0)},
 		report.Map{Title: "post-processed spread", Values: t.field(scoring.ShowSpread, 0)})
@@ -165,7 +128,7 @@ func (t *mapTarget) means() {
 	if analysis != nil {
 		maps = append(maps, report.Map{Title: "raw mean minus analysis", Values: Difference(raw, analysis)}, report.Map{Title: "post-processed mean minus analysis", Values: Difference(mean, analysis)})
 	}
-	t.add("difference", report.Panel{Unit: d.change, Diverging: true, Folded: true}, maps...)
+	t.add("difference", report.Panel{Unit: d.Change, Diverging: true, Folded: true}, maps...)
 }
 
 // event adds the probability that a threshold in the middle of the field is exceeded, and the isolines
@@ -185,8 +148,8 @@ func (t *mapTarget) event() {
 	} else if level, ok = scoring.EventThreshold(t.variable.Name, mean[0].Values); !ok {
 		return
 	}
-	level = math.Round(1e6*(d.factor*level+d.offset)) / 1e6
-	what := fmt.Sprintf("%g %s", level, strings.Replace(d.unit, "degC", "°C", 1))
+	level = math.Round(1e6*(d.Factor*level+d.Offset)) / 1e6
+	what := fmt.Sprintf("%g %s", level, strings.Replace(d.Unit, "degC", "°C", 1))
 	for _, f := range probability {
 		p := make([]float32, len(f.Values))
 		for i, v := range f.Values {
@@ -198,16 +161,16 @@ func (t *mapTarget) event() {
 	if len(members) == 0 {
 		return
 	}
-	shown := d.values(mean[0].Values, d.offset)
+	shown := d.Values(mean[0].Values, d.Offset)
 	s := &report.Spaghetti{Level: level}
 	for _, m := range members {
-		s.Lines = append(s.Lines, report.SpaghettiLine{Name: fmt.Sprintf("%d raw members", len(members)), Kind: "member", Values: d.values(m.Values, d.offset)})
+		s.Lines = append(s.Lines, report.SpaghettiLine{Name: fmt.Sprintf("%d raw members", len(members)), Kind: "member", Values: d.Values(m.Values, d.Offset)})
 	}
 	s.Lines = append(s.Lines, report.SpaghettiLine{Name: "post-processed mean", Kind: "mean", Values: t.e.Thin(shown)})
-	if analysis := t.field(scoring.ShowAnalysis, d.offset); analysis != nil {
+	if analysis := t.field(scoring.ShowAnalysis, d.Offset); analysis != nil {
 		s.Lines = append(s.Lines, report.SpaghettiLine{Name: "analysis", Kind: "analysis", Values: t.e.Thin(analysis)})
 	}
-	t.add("isolines of "+what, report.Panel{Unit: d.unit, PageOnly: true, Note: "Close together: the members agree."},
+	t.add("isolines of "+what, report.Panel{Unit: d.Unit, PageOnly: true, Note: "Close together: the members agree."},
 		report.Map{Title: what + " in every member", Grid: t.e.CoarseGrid(), Values: t.e.Thin(shown), Spaghetti: s})
 }
 
@@ -221,16 +184,16 @@ func (t *mapTarget) stamps() {
 		return
 	}
 	shown := min(len(members), mostStamps)
-	p := report.Panel{Unit: d.unit, Palette: d.palette, Stamps: true, Folded: true, PageOnly: true}
+	p := report.Panel{Unit: d.Unit, Palette: d.Palette, Stamps: true, Folded: true, PageOnly: true}
 	if shown < len(members) {
 		p.Note = fmt.Sprintf("%d of %d members.", shown, len(members))
 	}
 	var maps []report.Map
 	for i := range shown {
 		m := i * len(members) / shown
-		maps = append(maps, report.Map{Title: fmt.Sprintf("member %d", m+1), Grid: t.e.CoarseGrid(), Values: d.values(members[m].Values, d.offset)})
-		if d.intervals != nil {
-			p.Isolines = report.IsolineInterval(d.intervals, maps[0].Values) * 2
+		maps = append(maps, report.Map{Title: fmt.Sprintf("member %d", m+1), Grid: t.e.CoarseGrid(), Values: d.Values(members[m].Values, d.Offset)})
+		if d.Intervals != nil {
+			p.Isolines = report.IsolineInterval(d.Intervals, maps[0].Values) * 2
 		}
 	}
 	t.add("members", p, maps...)

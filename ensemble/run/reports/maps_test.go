@@ -89,7 +89,7 @@ func TestPanels(t *testing.T) {
 		{"gh", 5500, 300, "dam", "dam", true, 500, 600, "dam"},
 		{"z", 54000, 3000, "dam", "dam", true, 500, 600, "dam"},
 		{"msl", 101000, 1500, "hPa", "hPa", true, 980, 1030, "hPa"},
-		{"t", 260, 15, "degC", "K", false, -40, 10, "°C"},
+		{"t", 260, 15, "degC", "K", true, -40, 10, "°C"},
 		{"10si", 8, 6, "m s-1", "m s-1", false, 0, 20, "m s-1"},
 	} {
 		panels := Panels(example(c.variable, c.base, c.amplitude))
@@ -111,8 +111,8 @@ func TestPanels(t *testing.T) {
 				}
 			}
 		}
-		if len(mean.SameScale) != 3 || !strings.Contains(lines.Title, c.event) || len(lines.Maps[0].Spaghetti.Lines) != 3+2 {
-			t.Errorf("%s: scale with %d other fields; %q with %d lines", c.variable, len(mean.SameScale), lines.Title, len(lines.Maps[0].Spaghetti.Lines))
+		if len(mean.SameScale) != 6 || !strings.Contains(lines.Title, c.event) || len(lines.Maps[0].Spaghetti.Lines) != 3+2 {
+			t.Errorf("%s: scale with %d fields; %q with %d lines", c.variable, len(mean.SameScale), lines.Title, len(lines.Maps[0].Spaghetti.Lines))
 		}
 		if stamps := find(": members"); len(stamps.Maps) != 3 || !stamps.Folded || !stamps.PageOnly {
 			t.Errorf("%s: %d stamps", c.variable, len(stamps.Maps))

@@ -43,12 +43,9 @@ func ReadProducts(ctx context.Context, files []string, keep func(k ensemble.Key,
 
 // publishedKind is KindOf, extended by quantiles and probabilities.
 func publishedKind(e ensemble.Entry) product.Kind {
-	switch e.Product {
-	case ensemble.Quantile:
-		return product.Quantile
-	case ensemble.Probability:
-		return product.Probability
-	default:
-		return KindOf(e)
+	switch kind := product.KindOf(e); kind {
+	case product.Quantile, product.Probability:
+		return kind
 	}
+	return KindOf(e)
 }

@@ -720,17 +720,11 @@ func leadsFor(m *model.Model, k ProductKey) []ensemble.Lead {
 // KindOf distinguishes statistics that share a cell method: the predicted standard deviation and the
 // estimated spread of the full ensemble.
 func KindOf(e ensemble.Entry) product.Kind {
-	switch {
-	case e.Basis == ensemble.RawMembers:
-		return ""
-	case e.Product == ensemble.EnsembleMean:
-		return product.Mean
-	case e.Product != ensemble.Spread:
-		return ""
-	case e.Basis == ensemble.FullEnsemble:
-		return product.EnsembleSpread
+	switch kind := product.KindOf(e); kind {
+	case product.Mean, product.Spread, product.EnsembleSpread:
+		return kind
 	}
-	return product.Spread
+	return ""
 }
 
 // selectProducts finds the products by target and initialisation.

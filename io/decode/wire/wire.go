@@ -1,6 +1,6 @@
 // Package wire is the protocol between a program and its decoding children: JSON
-// frames over pipes, and bulk data through two shared memories. The parent writes
-// one of them (requests), the child the other (replies).
+// frames over pipes, and bulk data through three shared memories. The parent writes
+// one of them (requests), the child the others (replies, and files that it encodes).
 //
 //	parent                         ensemble-decode
 //	  ── frame{Request} ── stdin ──▶
@@ -22,13 +22,28 @@ import (
 )
 
 // Protocol is the version of the protocol; both sides must have the same.
-const Protocol = 1
+const Protocol = 2
 
 // File descriptors in the child.
 const (
 	InputFD  = 3
 	OutputFD = 4
+	FileFD   = 5
+	EndFD    = 6 // the first one that it does not need
 )
+
+// Environment variables by which a child gets its limits.
+const (
+	MemoryEnv  = "ENSEMBLE_DECODE_MEMORY"  // address space in bytes
+	FoldersEnv = "ENSEMBLE_DECODE_FOLDERS" // Folders as JSON
+	SandboxEnv = "ENSEMBLE_DECODE_SANDBOX" // "off": no sandbox
+)
+
+// Folders are those that a child can open besides those of its libraries.
+type Folders struct {
+	Read  []string `json:"read,omitempty"`
+	Write string   `json:"write,omitempty"` // "": none
+}
 
 // MaxFrame bounds a frame, so that a faulty peer cannot cause large allocations.
 const MaxFrame = 256 << 20
@@ -38,6 +53,7 @@ type Hello struct {
 	Protocol  int               `json:"protocol"`
 	Kinds     []string          `json:"kinds"`
 	Libraries map[string]string `json:"libraries"` // name → version: eccodes, netcdf, hdf5
+	Sandbox   string            `json:"sandbox"`   // what restricts the child: "Landlock 7, seccomp", "none"
 }
 
 // Request is one job for the child.

@@ -24,7 +24,7 @@ func ExampleOpen() {
 	for _, v := range []uint16{0, 2, 4, 6} {
 		payload = binary.LittleEndian.AppendUint16(payload, v)
 	}
-	err = nclib.Write(&encode.NetCDF{Path: path, Dimensions: []encode.Dimension{{Name: "lon", Size: 4}},
+	err = nclib.Write(path, &encode.NetCDF{Dimensions: []encode.Dimension{{Name: "lon", Size: 4}},
 		Variables: []encode.Variable{{Name: "t", Type: encode.Short, Dimensions: []string{"lon"}, Values: encode.Block{Length: len(payload)},
 			Attributes: []encode.Attribute{{Name: "scale_factor", Doubles: []float64{0.5}}, {Name: "add_offset", Doubles: []float64{270}}}}}}, payload)
 	if err != nil {

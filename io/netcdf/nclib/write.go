@@ -16,7 +16,7 @@ import (
 var ncTypes = map[encode.Type]netcdf.Type{encode.Float: netcdf.FLOAT, encode.Double: netcdf.DOUBLE, encode.Int: netcdf.INT,
 	encode.Short: netcdf.SHORT, encode.Char: netcdf.CHAR}
 
-// Write creates the file that f describes. payload holds the values. The file has the
+// Write creates the file at path that f describes. payload holds the values. The file has the
 // NetCDF-4 format with the classic data model: compressed chunks, but no groups, no
 // strings and one unlimited dimension at most, so that CDO, NCO and R read it.
 //
@@ -26,8 +26,8 @@ var ncTypes = map[encode.Type]netcdf.Type{encode.Float: netcdf.FLOAT, encode.Dou
 //
 // Memory: values are written from payload without a copy.
 // Errors: the first call that netCDF-C rejects, with the name of the object.
-func Write(f *encode.NetCDF, payload []byte) (err error) {
-	ds, err := netcdf.CreateFile(f.Path, netcdf.CLOBBER|netcdf.NETCDF4|netcdf.CLASSIC_MODEL)
+func Write(path string, f *encode.NetCDF, payload []byte) (err error) {
+	ds, err := netcdf.CreateFile(path, netcdf.CLOBBER|netcdf.NETCDF4|netcdf.CLASSIC_MODEL)
 	if err != nil {
 		return fmt.Errorf("create: %w", err)
 	}

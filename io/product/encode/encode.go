@@ -47,10 +47,15 @@ func (t Type) Size() int { return map[Type]int{Float: 4, Double: 8, Int: 4, Shor
 
 // NetCDF describes a NetCDF-4 file in the classic model.
 type NetCDF struct {
-	Path       string      `json:"path"` // written directly; an existing file is truncated
 	Dimensions []Dimension `json:"dimensions"`
 	Attributes []Attribute `json:"attributes"`
 	Variables  []Variable  `json:"variables"`
+}
+
+// NetCDFFile is a request for a file.
+type NetCDFFile struct {
+	NetCDF
+	Path string `json:"path"` // written directly; an existing file is truncated
 }
 
 // Dimension is an axis of fixed length.
@@ -84,7 +89,6 @@ type Variable struct {
 
 // GRIB describes a file of GRIB messages.
 type GRIB struct {
-	Path     string    `json:"path"` // written directly; an existing file is truncated
 	Bases    []Base    `json:"bases"`
 	Messages []Message `json:"messages"`
 }
@@ -140,8 +144,3 @@ func TextKey(name, v string) Key { return Key{Name: name, Text: v} }
 
 // MissingKey sets a key to missing.
 func MissingKey(name string) Key { return Key{Name: name, Missing: true} }
-
-// FileResult is the result of both requests.
-type FileResult struct {
-	Bytes int64 `json:"bytes"` // size of the file
-}
