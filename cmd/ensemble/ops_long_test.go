@@ -190,12 +190,12 @@ func TestLongPrintedService(t *testing.T) {
 		t.Fatal(err)
 	}
 	cmd := exec.Command("bash", "-c", ". "+setup+"\nensemble train -q -c train.yaml --run-dir runs/a\n"+serve+"& pid=$!\n"+
-		"for i in {1..600}; do [ ! -d products/2026011200 ] || break; sleep 0.2; done\n"+request+"kill -TERM $pid; wait $pid\n")
+		"for i in {1..600}; do [ ! -d products/2026012000 ] || break; sleep 0.2; done\n"+request+"kill -TERM $pid; wait $pid\n")
 	cmd.Dir = t.TempDir()
 	cmd.Env = append(os.Environ(), "PATH="+programs+":"+os.Getenv("PATH"))
 	out, err := cmd.Output()
 	var e *exec.ExitError
-	if !errors.As(err, &e) || e.ExitCode() != int(exit.SaveAndStop) || !bytes.Contains(out, []byte(`"2026011200"`)) {
+	if !errors.As(err, &e) || e.ExitCode() != int(exit.SaveAndStop) || !bytes.Contains(out, []byte(`"2026012000"`)) {
 		t.Errorf("%v\n%s", err, out)
 	}
 }

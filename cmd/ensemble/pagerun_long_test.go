@@ -49,7 +49,7 @@ func TestLongPages(t *testing.T) {
 // pageData are inits for the pages, of the demo's atmosphere: a training, a validation and a daily test period.
 func pageData(t *testing.T) string {
 	return demoData(t, initSeries{time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC), 40, 6}, initSeries{time.Date(2025, 9, 15, 0, 0, 0, 0, time.UTC), 8, 6},
-		initSeries{time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), 12, 1})
+		initSeries{time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), 20, 1}) // enough for a verdict on two models
 }
 
 // runPage runs the commands of a page after its set-up, and compares their output with that of the page.

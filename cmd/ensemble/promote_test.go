@@ -179,7 +179,7 @@ func TestNoName(t *testing.T) {
 	}{
 		{[]string{"model", "history", name}, exit.NotYet, "the name points at no model"},
 		{[]string{"model", "rollback", name}, exit.NotYet, "the name points at no model"},
-		{[]string{"verify", "--rolling", name, "--forecast", file, "--analysis", file, "--window", "7"}, exit.Usage, "give 8 or more"},
+		{[]string{"verify", "--rolling", name, "--forecast", file, "--analysis", file, "--window", "12"}, exit.Usage, "give 13 or more"},
 	} {
 		code, stdout, stderr := call(t, c.args...)
 		if _, err := os.Stat(name); code != c.code || stdout != "" || !strings.Contains(stderr, c.want) || !os.IsNotExist(err) {

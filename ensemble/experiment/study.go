@@ -261,7 +261,7 @@ func meanRow(rows [][]StudyRow, k int, scored [][]score.DateScore) (StudyRow, er
 	if !score.IsDistributionCRPS(r.Score) {
 		return r, nil
 	}
-	gain, low, high, err := significance.Bootstrap{}.IntervalOverSeeds(sums, func(s []float64) float64 { return 1 - s[1]/s[2] })
+	gain, low, high, err := significance.Bootstrap{}.SkillOverSeeds(sums, func(s []float64) float64 { return s[1] / s[2] })
 	r.SkillScoreRaw, r.SkillScoreRawLow, r.SkillScoreRawHigh = score.Number(gain), score.Number(low), score.Number(high)
 	return r, err
 }
@@ -333,7 +333,7 @@ func (r *StudyRow) compareExtremes(seeds [][]score.DateScore) error {
 	if !score.IsDistributionCRPS(r.Score) || len(sums[0]) == 0 {
 		return nil
 	}
-	value, low, high, err := significance.Bootstrap{}.IntervalOverSeeds(sums, func(s []float64) float64 { return 1 - s[0]/s[1] })
+	value, low, high, err := significance.Bootstrap{}.SkillOverSeeds(sums, func(s []float64) float64 { return s[0] / s[1] })
 	r.SkillScoreExtreme, r.SkillScoreExtremeLow, r.SkillScoreExtremeHigh = score.Number(value), score.Number(low), score.Number(high)
 	return err
 }
@@ -359,7 +359,7 @@ func (r *StudyRow) compare(own, other [][]score.DateScore) error {
 	if len(rows) == 0 || len(rows[0]) == 0 {
 		return nil
 	}
-	value, low, high, err := significance.Bootstrap{}.IntervalOverSeeds(rows, func(s []float64) float64 { return 1 - r.scoreOf(s[0], s[1])/r.scoreOf(s[2], s[3]) })
+	value, low, high, err := significance.Bootstrap{}.SkillOverSeeds(rows, func(s []float64) float64 { return r.scoreOf(s[0], s[1]) / r.scoreOf(s[2], s[3]) })
 	r.SkillScoreReference, r.SkillScoreReferenceLow, r.SkillScoreReferenceHigh = score.Number(value), score.Number(low), score.Number(high)
 	return err
 }

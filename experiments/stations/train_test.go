@@ -41,8 +41,8 @@ func load(t *testing.T, file, dir string, set ...string) *config.TrainConfig {
 }
 
 // TestLaterDates trains on earlier and tests on later inits, for one or two epochs. The network, which starts as
-// EMOS, must then have a lower CRPS than the raw ensemble and the baselines, with an interval that excludes zero,
-// but for member-by-member postprocessing on the 16 dates of Washington.
+// EMOS, must then have a lower CRPS than the raw ensemble and the baselines, with an interval that excludes zero. The 16
+// dates of Washington, whose errors last for weeks, decide only on the raw ensemble.
 func TestLaterDates(t *testing.T) {
 	dir := sets(t)
 	for file, better := range map[string][]string{
@@ -58,7 +58,7 @@ func TestLaterDates(t *testing.T) {
 			for _, g := range r.Scores.Comparisons {
 				if g.ID == "crps_gauss" && g.ReferenceID == "crps_gauss" && g.System == "network" && g.Reference == over {
 					found = true
-					if !(g.SkillScore > 0) || over != "mbm" && !(g.CILow > 0) {
+					if !(g.SkillScore > 0) || (file != "washington.yaml" || over == "raw8") && !(g.CILow > 0) {
 						t.Errorf("%s: skill score relative to %s %.4f, %.4f to %.4f", file, over, g.SkillScore, g.CILow, g.CIHigh)
 					}
 				}

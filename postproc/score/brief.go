@@ -9,6 +9,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/internal/answer"
 	"github.com/ensemble-weather/ensemble/internal/humanise"
+	"github.com/ensemble-weather/ensemble/postproc/significance"
 )
 
 // briefRows is the largest number of rows in the table of a Brief.
@@ -66,6 +67,8 @@ func change(skill Number) string {
 // intervalText states the interval of a skill score, or why there is none.
 func (c *Comparison) intervalText(confidence string) string {
 	switch {
+	case math.IsNaN(float64(c.CILow)) && c.NoInterval == string(significance.TooWide):
+		return fmt.Sprintf("no interval, which would be too wide: %d dates carry as much information as about %.1f independent ones, with a correlation of %.2f from one to the next", c.N, float64(c.Independent), float64(c.Lag1))
 	case math.IsNaN(float64(c.CILow)):
 		return "too few dates for an interval"
 	case c.CILow <= 0 && c.CIHigh >= 0:

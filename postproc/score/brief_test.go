@@ -29,7 +29,7 @@ func briefResult(all ...briefCase) *Result {
 				half = math.NaN()
 			}
 			r.Scores = append(r.Scores, Value{ID: id, System: system, Members: members, Variable: "t", Level: "850hPa", Lead: c.lead, Value: Number(v), CILow: Number(v - half), CIHigh: Number(v + half),
-				N: c.n, Unit: "K", Region: Everywhere, Season: AllYear, Independent: Number(c.independent)})
+				N: c.n, Unit: "K", Region: Everywhere, Season: AllYear, Independent: Number(c.independent), Lag1: 0.85})
 		}
 		add("crps_gauss", "network", 5, 1-c.skill, 0.1)
 		add("rmse", "network", 5, 1, 0.1)
@@ -76,7 +76,7 @@ func TestBrief(t *testing.T) {
 			c.n, c.low, c.high, c.baseline, c.biasRange = 1, math.NaN(), math.NaN(), math.NaN(), math.NaN()
 		})}, []string{
 			"The forecast error (CRPS) is 40.0 % smaller than that of the raw ensemble of 5 members (too few dates for an interval). Relative to the raw ensemble of 10 members it is 30.0 % smaller (too few dates for an interval).",
-			"Calibration is not judged: there are too few dates, or only a spread (spread / error 1.00).", "There is only 1 date: verify 8 or more for intervals and a verdict on calibration."}},
+			"Calibration is not judged: there are too few dates, or only a spread (spread / error 1.00).", "There is only 1 date: verify 13 or more for intervals and a verdict on calibration."}},
 		{"worse than a baseline", []briefCase{with(func(c *briefCase) { c.skill, c.baseline, c.dispersion, c.flat = -0.1, -0.2, "too_small", false })}, []string{
 			"The forecast error (CRPS) is 0.0 % smaller than that of the raw ensemble of 5 members (which may be chance: 95 % interval -5.0 to 5.0 %). Relative to the raw ensemble of 10 members it is 10.0 % larger (95 % interval 5.0 to 15.0 %). Relative to the best baseline, emos, it is 20.0 % larger (95 % interval 15.0 to 25.0 %).",
 			"Spread is uneven between cases: on average it equals the error (spread/error 1.00), but the reference falls into the tails too often (convexity +0.200).",
@@ -86,7 +86,7 @@ func TestBrief(t *testing.T) {
 			"Watch: it has a bias at t 850hPa +48h (+0.5 K, 50 % of its error)."}},
 		{"dependent dates", []briefCase{with(func(c *briefCase) { c.ratio, c.dispersion, c.flat, c.independent = 1.3, "too_large", false, 4.7 })}, []string{"The forecast",
 			"It is too cautious: analyses lie near its middle more often than it states (spread / error 1.30).",
-			"The scores of neighbouring dates are alike: 51 dates carry as much information as about 5 independent ones. The interval is wide; verify more dates."}},
+			"The scores of neighbouring dates are alike (correlation 0.85): 51 dates carry as much information as about 5 independent ones. The interval is wide; verify more dates."}},
 		{"several", []briefCase{good, with(func(c *briefCase) {
 			c.lead, c.skill, c.ratio, c.dispersion, c.flat = "72h", 0.02, 0.7, "too_small", false
 		}),
@@ -96,7 +96,7 @@ func TestBrief(t *testing.T) {
 		{"few dates that depend on each other", []briefCase{with(func(c *briefCase) {
 			c.n, c.independent, c.low, c.high, c.biasRange = 4, 2.6, math.NaN(), math.NaN(), math.NaN()
 		})}, []string{"The forecast",
-			"Calibration is not judged: there are too few dates, or only a spread (spread / error 1.00).", "There are only 4 dates: verify 8 or more for intervals and a verdict on calibration."}},
+			"Calibration is not judged: there are too few dates, or only a spread (spread / error 1.00).", "There are only 4 dates: verify 13 or more for intervals and a verdict on calibration."}},
 	} {
 		got := briefResult(c.cases...).Brief("all scores: --all")
 		if len(got) != 3 || len(got[0].Paragraphs) != len(c.want) {
@@ -117,6 +117,15 @@ func TestBrief(t *testing.T) {
 				t.Errorf("%s: %d columns: %s", c.name, n, line)
 			}
 		}
+	}
+}
+
+// TestTooWideInterval: the reason for a missing interval has the number of independent dates and their correlation.
+func TestTooWideInterval(t *testing.T) {
+	nan := Missing()
+	c := Comparison{SkillScore: 0.4, CILow: nan, CIHigh: nan, N: 20, Independent: 2.5, Lag1: 0.94, NoInterval: string(significance.TooWide)}
+	if got, want := c.intervalText("95 %"), "no interval, which would be too wide: 20 dates carry as much information as about 2.5 independent ones, with a correlation of 0.94 from one to the next"; got != want {
+		t.Errorf("%q, want %q", got, want)
 	}
 }
 
@@ -142,25 +151,25 @@ func TestDatesText(t *testing.T) {
 	}
 	for want, cases := range map[string][]briefCase{
 		"": {of(51, 40), of(60, 31)},
-		"The scores of neighbouring dates are alike: 51 dates carry as much information as about 4 independent ones. The interval is wide; verify more dates.":                       {of(51, 3.8)},
-		"The scores of neighbouring dates are alike: 51 dates carry as much information as about 1 independent one. The interval is wide; verify more dates.":                        {of(51, 0.4)},
-		"The scores of neighbouring dates are alike: 51 dates carry as much information as about 4 to 9 independent ones. Intervals are wide; verify more dates.":                    {of(51, 3.8), of(51, 9.3)},
-		"The scores of neighbouring dates are alike: 51 dates carry as much information as about 4 independent ones in 1 of 2 targets. Their intervals are wide; verify more dates.": {of(51, 3.8), of(51, 30)},
-		"There are only 3 dates in 1 of 2 targets: verify 8 or more for intervals and a verdict on calibration.":                                                                     {of(3, 3), of(51, 3.8)},
-		"There is only 1 date: verify 8 or more for intervals and a verdict on calibration.":                                                                                         {of(1, 0)},
+		"The scores of neighbouring dates are alike (correlation 0.85): 51 dates carry as much information as about 4 independent ones. The interval is wide; verify more dates.":                       {of(51, 3.8)},
+		"The scores of neighbouring dates are alike (correlation 0.85): 51 dates carry as much information as about 1 independent one. The interval is wide; verify more dates.":                        {of(51, 0.4)},
+		"The scores of neighbouring dates are alike (correlation 0.85): 51 dates carry as much information as about 4 to 9 independent ones. Intervals are wide; verify more dates.":                    {of(51, 3.8), of(51, 9.3)},
+		"The scores of neighbouring dates are alike (correlation 0.85): 51 dates carry as much information as about 4 independent ones in 1 of 2 targets. Their intervals are wide; verify more dates.": {of(51, 3.8), of(51, 30)},
+		"There are only 3 dates in 1 of 2 targets: verify 13 or more for intervals and a verdict on calibration.":                                                                                       {of(3, 3), of(51, 3.8)},
+		"There is only 1 date: verify 13 or more for intervals and a verdict on calibration.":                                                                                                           {of(1, 0)},
 	} {
 		r := briefResult(cases...)
 		if got := r.DatesText(r.Briefs()); got != want {
 			t.Errorf("%q\nwant %q", got, want)
 		}
 	}
-	long := briefResult(of(10, 9))
-	long.Bootstrap.BlockLength = 6
+	long := briefResult(of(13, 12))
+	long.Bootstrap.BlockLength = 7
 	if got := long.DatesText(long.Briefs()); got != "" { // measured blocks of another target are longer
 		t.Errorf("with an interval: %q", got)
 	}
 	long.Scores[0].CILow, long.Scores[0].CIHigh = Missing(), Missing()
-	if !strings.Contains(long.DatesText(long.Briefs()), "verify 12 or more") {
-		t.Errorf("blocks of 6 dates need 12: %q", long.DatesText(long.Briefs()))
+	if !strings.Contains(long.DatesText(long.Briefs()), "verify 14 or more") {
+		t.Errorf("blocks of 7 dates need 14: %q", long.DatesText(long.Briefs()))
 	}
 }

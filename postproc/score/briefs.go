@@ -224,5 +224,5 @@ func (r *Result) DatesText(all []Brief) string {
 	} else if len(few) < len(all) {
 		interval = "Their intervals are wide"
 	}
-	return fmt.Sprintf("The scores of neighbouring dates are alike: %d dates carry as much information as about %s independent %s%s. %s; verify more dates.", low.N, count, ones, some(len(few)), interval)
+	return fmt.Sprintf("The scores of neighbouring dates are alike (correlation %.2f): %d dates carry as much information as about %s independent %s%s. %s; verify more dates.", float64(low.Lag1), low.N, count, ones, some(len(few)), interval)
 }

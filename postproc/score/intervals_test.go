@@ -34,11 +34,19 @@ func TestValueInsideItsInterval(t *testing.T) {
 		if !(v.CILow <= v.Value && v.Value <= v.CIHigh) && !math.IsNaN(float64(v.CILow)) {
 			t.Errorf("%s of %s: %g, interval %g to %g", v.ID, v.System, v.Value, v.CILow, v.CIHigh)
 		}
+		if (v.NoInterval == "") == math.IsNaN(float64(v.CILow)) {
+			t.Errorf("%s of %s: interval %g to %g, reason %q", v.ID, v.System, v.CILow, v.CIHigh, v.NoInterval)
+		}
 		if ByID(v.ID).Better == Nominal && (v.CILow < 0 || v.CIHigh > 1) {
 			t.Errorf("%s: %g to %g", v.ID, v.CILow, v.CIHigh)
 		}
-		if v.ID == "crps_gauss" && !(v.Independent > 8 && v.Independent <= 20) {
+		if v.ID == "crps_gauss" && !(v.Independent > 6 && v.Independent <= 20) {
 			t.Errorf("%g independent dates of 20", v.Independent)
+		}
+	}
+	for _, c := range res.Comparisons {
+		if (c.NoInterval == "") == math.IsNaN(float64(c.CILow)) || c.NoInterval == "" && !(c.CILow <= c.SkillScore && c.SkillScore <= c.CIHigh && c.CIHigh <= 1 && c.Independent > 2) {
+			t.Errorf("%s relative to %s: %g, interval %g to %g, reason %q, %g independent dates", c.ID, c.Reference, c.SkillScore, c.CILow, c.CIHigh, c.NoInterval, c.Independent)
 		}
 	}
 	for _, d := range res.Diagrams {

@@ -61,8 +61,11 @@ type Value struct {
 	// MissingMembers is the number of missing member values of this system.
 	MissingMembers int `json:"missing_members"`
 	// Independent is the number of independent dates with the same standard error; missing if
-	// the score is not defined without one of the dates.
+	// the score is not defined without one of the dates. Lag1 is the correlation of neighbouring dates
+	// (significance.Memory).
 	Independent Number `json:"independent_dates"`
+	Lag1        Number `json:"lag_1_correlation"`
+	NoInterval  string `json:"no_interval"`  // why there is no interval, a significance.Reason
 	PairDivisor string `json:"pair_divisor"` // divisor of the distances between members, or of fractions of members; "": none
 }
 
@@ -72,7 +75,7 @@ type Value struct {
 //	SkillScore = 1 − score(system) / score(reference)
 //
 // Above 0 the system is better. The interval is paired: both scores are computed from
-// the same resampled dates.
+// the same resampled dates (significance.Bootstrap.EstimateSkill).
 type Comparison struct {
 	ID          string  `json:"id"`
 	System      string  `json:"system"`
@@ -93,6 +96,10 @@ type Comparison struct {
 	// means over dates.
 	P       Number `json:"p_value"`
 	Weights string `json:"weights"`
+	// Memory of the differences, and why there is no interval, as in Value.
+	Independent Number `json:"independent_dates"`
+	Lag1        Number `json:"lag_1_correlation"`
+	NoInterval  string `json:"no_interval"`
 }
 
 // DiagramKey identifies a diagram.
@@ -504,7 +511,7 @@ func (v *view) result(out *Result, pairs []Pair) error {
 				LeadH: t.Lead.Hours(), Value: Number(value), CILow: Number(low), CIHigh: Number(high), N: n,
 				Unit: e.UnitOf(t.Unit), Members: sys.MembersUsed, Divisor: divisor, Weights: v.grid.Name, Formula: v.formula(e),
 				Points: v.points, Missing: v.absent, Region: v.name, Season: v.season, Threshold: v.threshold(e),
-				MissingMembers: v.missing[i], Independent: Number(interval.Independent), PairDivisor: pairs})
+				MissingMembers: v.missing[i], Independent: Number(interval.Independent), Lag1: Number(interval.Lag1), NoInterval: string(interval.NoInterval), PairDivisor: pairs})
 		}
 		if k := slices.IndexFunc(v.entries[i], func(e entry) bool { return e.SharedSums == ranks }); k >= 0 {
 			e := &v.entries[i][k]
@@ -560,16 +567,13 @@ func (v *view) compare(out *Result, p Pair) error {
 		if s == nil || r == nil || !s.hasSkillScore() || !r.hasSkillScore() {
 			return fmt.Errorf("score: no skill score of %s of %q relative to %s of %q: not computed, or not a score where lower is better", p.ID, p.System, p.ReferenceID, p.Reference)
 		}
-		gain, without := v.each(func(mean []float64) float64 {
-			x, y := v.value(i, s, mean), v.value(j, r, mean)
-			return (y - x) / y
-		})
-		interval := v.b.Estimate(gain, without)
-		value, low, high := gain[0], interval.Low, min(interval.High, max(gain[0], 1))
+		ratios, without := v.each(func(mean []float64) float64 { return v.value(i, s, mean) / v.value(j, r, mean) })
+		interval := v.b.EstimateSkill(ratios, without)
 		out.Comparisons = append(out.Comparisons, Comparison{ID: p.ID, System: p.System, Reference: p.Reference, ReferenceID: p.ReferenceID,
 			Variable: t.Variable, Level: t.Level.String(), Lead: t.Lead.String(), LeadH: t.Lead.Hours(),
-			SkillScore: Number(value), CILow: Number(low), CIHigh: Number(high), N: n,
-			Region: v.name, Season: v.season, Threshold: v.threshold(s), P: Number(v.pValue(s, r)), Weights: v.grid.Name})
+			SkillScore: Number(1 - ratios[0]), CILow: Number(interval.Low), CIHigh: Number(interval.High), N: n,
+			Region: v.name, Season: v.season, Threshold: v.threshold(s), P: Number(v.pValue(s, r)), Weights: v.grid.Name,
+			Independent: Number(interval.Independent), Lag1: Number(interval.Lag1), NoInterval: string(interval.NoInterval)})
 	}
 	return nil
 }

@@ -195,7 +195,7 @@ func field64(n int, f func(int) float64) []float64 {
 // every resample: the paired interval of the skill score has no width, whatever the
 // noise of the dates, but the interval of each score has.
 func TestPairedGainHasNoWidthForAFixedFactor(t *testing.T) {
-	a := random(t, 12, 40, 0.5)
+	a := random(t, 13, 40, 0.5)
 	r, err := a.Result(significance.Bootstrap{Seed: 1}, a.Pairs("damped", "raw"))
 	if err != nil {
 		t.Fatal(err)

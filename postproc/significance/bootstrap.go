@@ -96,23 +96,39 @@ func (b Bootstrap) Draws(n int) [][]int {
 	return out
 }
 
-// MinDates is the least number of dates for an interval. Resamples of fewer dates
-// differ so little from each other that the interval would be too narrow.
-const MinDates = 8
+// MinDates is the least number of dates for an interval. The memory of fewer dates is known so badly that no interval
+// reaches its level both with and without memory (TestLongCoverageOfIntervals).
+const MinDates = 13
 
-// MinDates is the least number of dates for an interval: 8, and at least two blocks of a
+// MinDates is the least number of dates for an interval: 13, and at least two blocks of a
 // given length.
 func (b Bootstrap) MinDates() int { return max(MinDates, 2*b.BlockLength) }
 
 // hasInterval reports whether n dates are enough for an interval. b is resolved.
 func (b Bootstrap) hasInterval(n int) bool { return n >= b.MinDates() }
 
-// Estimate is the interval of a value, and the number of independent dates that it rests on.
-type Estimate struct{ Low, High, Independent float64 }
+// Reason states why a value has no interval; empty: it has.
+type Reason string
+
+// Reasons.
+const (
+	FewDates  Reason = "few_dates" // fewer than Bootstrap.MinDates
+	Undefined Reason = "undefined" // a resample has no value
+	TooWide   Reason = "too_wide"  // of a skill score: it contains 0, and its ends are ratios that differ by a factor of more than 16
+)
+
+// Estimate is the interval of a value, and the memory of the influence of each date on it.
+type Estimate struct {
+	Low, High         float64
+	Independent, Lag1 float64 // as in Memory
+	NoInterval        Reason
+}
 
 // Estimate returns the interval of values[0] from the resampled values[1:] and the values
-// without each date. It is missing with too few dates or if a value is missing; the number
-// of independent dates too if a value without a date is. It sorts values[1:]. b is resolved.
+// without each date. It sorts values[1:]. b is resolved.
+//
+// Missing: the interval with too few dates, and if a value is NaN or infinite; Independent and Lag1 if one without a
+// date is.
 func (b Bootstrap) Estimate(values, without []float64) Estimate {
 	return b.estimateWithSeeds(values, without, nil)
 }
@@ -120,16 +136,21 @@ func (b Bootstrap) Estimate(values, without []float64) Estimate {
 // estimateWithSeeds is Estimate with the variance that a mean over few seeds adds; nil: none.
 func (b Bootstrap) estimateWithSeeds(values, without []float64, seeds *seedVariance) Estimate {
 	value, n := values[0], len(without)
-	m := Memory{Independent: math.NaN()}
-	if !slices.ContainsFunc(without, math.IsNaN) && !math.IsNaN(value) {
+	m := Memory{Independent: math.NaN(), Lag1: math.NaN()}
+	if !slices.ContainsFunc(without, isMissing) && !isMissing(value) {
 		influence := make([]float64, n)
 		for i, v := range without {
 			influence[i] = float64(n-1) * (value - v)
 		}
 		m = MemoryOf(influence)
 	}
-	out := Estimate{math.NaN(), math.NaN(), m.Independent}
-	if !b.hasInterval(n) || slices.ContainsFunc(values, math.IsNaN) {
+	out := Estimate{Low: math.NaN(), High: math.NaN(), Independent: m.Independent, Lag1: m.Lag1}
+	switch {
+	case !b.hasInterval(n):
+		out.NoInterval = FewDates
+		return out
+	case slices.ContainsFunc(values, isMissing):
+		out.NoInterval = Undefined
 		return out
 	}
 	resampled := values[1:]
@@ -152,7 +173,8 @@ func (b Bootstrap) estimateWithSeeds(values, without []float64, seeds *seedVaria
 		half = max(half, m.halfWidthWithSeeds(seeds, b.Confidence))
 	}
 	if !(normal > 0) { // all dates agree
-		return Estimate{value - half, value + half, m.Independent}
+		out.Low, out.High = value-half, value+half
+		return out
 	}
 	stretch := half / normal
 	tail := (1 - b.Confidence) / 2
@@ -160,6 +182,9 @@ func (b Bootstrap) estimateWithSeeds(values, without []float64, seeds *seedVaria
 	out.High = max(value, value+stretch*(dist.EmpiricalQuantile(resampled, 1-tail)-mean))
 	return out
 }
+
+// isMissing reports whether x is NaN or infinite.
+func isMissing(x float64) bool { return math.IsNaN(x) || math.IsInf(x, 0) }
 
 // Interval evaluates a function of sums over dates, with its bootstrap interval.
 //

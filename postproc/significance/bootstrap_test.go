@@ -41,7 +41,7 @@ func TestFewDatesHaveNoInterval(t *testing.T) {
 	for _, c := range []struct {
 		dates, block int
 		want         bool
-	}{{2, 0, false}, {7, 0, false}, {8, 0, true}, {30, 0, true}, {30, 15, true}, {30, 16, false}} {
+	}{{2, 0, false}, {12, 0, false}, {13, 0, true}, {30, 0, true}, {30, 15, true}, {30, 16, false}} {
 		var rows [][]float64
 		for i := range c.dates {
 			rows = append(rows, []float64{float64(i * i % 7)})

@@ -26,7 +26,7 @@ type DMResult struct{ Mean, Statistic, P float64 }
 // of freedom of [MemoryOf], as the intervals of scores have.
 //
 // Shape: d [date] in temporal order.
-// Missing: NaN in gives NaN; so do fewer than h+1 dates, and differences that are all 0.
+// Missing: NaN in gives NaN; so do fewer than h+1 dates, for h = 0 fewer than MinDates, and differences that are all 0.
 // Source: Diebold and Mariano 1995, doi:10.1080/07350015.1995.10524599; Harvey, Leybourne
 // and Newbold 1997, doi:10.1016/S0169-2070(96)00719-4.
 func DieboldMariano(d []float64, h int) DMResult {
@@ -36,7 +36,7 @@ func DieboldMariano(d []float64, h int) DMResult {
 		mean += v / n
 	}
 	out := DMResult{mean, math.NaN(), math.NaN()}
-	if h == 0 && len(d) > 2 {
+	if h == 0 && len(d) >= MinDates {
 		if m := MemoryOf(d); m.StandardError > 0 {
 			out.Statistic = mean / m.StandardError
 			out.P = studentP(out.Statistic, m.Freedom)

@@ -23,7 +23,7 @@ func ExampleMemoryOf() {
 	}
 	m := significance.MemoryOf(x)
 	fmt.Printf("correlation of neighbours %.1f, blocks of %d, %.0f independent dates of %d\n", m.Lag1, m.Block, m.Independent, len(x))
-	// Output: correlation of neighbours 0.8, blocks of 9, 33 independent dates of 300
+	// Output: correlation of neighbours 0.8, blocks of 9, 35 independent dates of 300
 }
 
 func ExampleDieboldMarianoMap() {
@@ -45,5 +45,5 @@ func ExampleBootstrap_Interval() {
 	}
 	mean, low, high, err := significance.Bootstrap{Seed: 1}.Interval(rows, func(sums []float64) float64 { return sums[0] / sums[1] })
 	fmt.Printf("%.2f [%.2f, %.2f] %v\n", mean, low, high, err)
-	// Output: 1.90 [1.39, 2.23] <nil>
+	// Output: 1.90 [1.42, 2.21] <nil>
 }

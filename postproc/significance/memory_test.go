@@ -27,6 +27,31 @@ func TestMemoryOf(t *testing.T) {
 			t.Errorf("correlation %g: blocks of %.1f, want about %.1f", rho, block, want)
 		}
 	}
+	// Below noise of the same variance the correlation at lag k is 0.8ᵏ/2: 400 dates are worth 80, not the 170 of 0.4ᵏ.
+	var dates float64
+	for range 100 {
+		x := autoregressive(r, 400, 0.8)
+		for i := range x {
+			x[i] += r.NormFloat64()
+		}
+		dates += MemoryOf(x).Independent / 100
+	}
+	if dates < 65 || dates > 110 {
+		t.Errorf("memory below noise: %.1f independent dates, want about 80", dates)
+	}
+	// However long the memory, half an interval is at most 3.52 standard deviations of the dates.
+	for _, n := range []int{MinDates, 20, 60, 365} {
+		for _, noise := range []float64{0, 0.1, 1, 10} {
+			x := make([]float64, n)
+			for i := range x {
+				x[i] = 5*float64(i)/float64(n) + noise*r.NormFloat64()
+			}
+			m, sd := MemoryOf(x), math.Sqrt(autocovariance(x, 0)[0])
+			if half := m.halfWidth(0.95) / sd; half > 3.52 || m.Independent < leastIndependent || noise == 0 && half < 3.5 {
+				t.Errorf("a trend over %d dates, noise %g: half %.2f standard deviations, %+v", n, noise, half, m)
+			}
+		}
+	}
 	if m := MemoryOf(slices.Repeat([]float64{0.1}, 20)); m.StandardError != 0 || m.Block != 1 {
 		t.Errorf("a constant series: %+v", m)
 	}

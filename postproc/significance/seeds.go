@@ -9,24 +9,31 @@ import (
 // badly that no interval from it reaches its level (TestLongCoverageOverSeeds).
 const MinSeeds = 3
 
-// seedVariance is the variance that a mean over few seeds adds to that over dates, and its degrees of freedom.
-type seedVariance struct{ added, freedom float64 }
+// seedVariance is the variance that a mean over few seeds adds to that over dates, with its degrees of freedom.
+// Uncertainty is the sum of its squared mean squares over their degrees of freedom, for Satterthwaite's formula.
+type seedVariance struct{ added, freedom, uncertainty float64 }
 
 // IntervalOverSeeds is Interval for the mean over several trainings that differ in their seed. The interval covers the
-// sampling of dates and of seeds. Dates and seeds are crossed: the variance of the mean over S seeds is
+// sampling of dates and of seeds. Dates and seeds are crossed random effects, so the variance of the mean over S seeds is
 //
 //	V = V_dates + V_seeds,  V_seeds = max(0, MS_seeds − MS_interaction/K)/S
 //
 // V_dates is that of the mean over the seeds of each date ([MemoryOf]). MS_seeds is the variance of the values of the
 // seeds, and MS_interaction that of K blocks of dates without the effects of seed and block, which V_dates has already.
-// Half the width is √V (V_dates t_dates + V_seeds t_seeds)/V, with the quantiles of Student's t distribution for the
-// degrees of freedom of both, S − 1 for the seeds.
+// Half the width is √V t. Two quantiles of Student's t distribution are known for a sum of two variances: Satterthwaite's,
+// with ν degrees of freedom, and Cochran's, the mean of those of both variances:
+//
+//	ν = V² / (V_dates²/ν_dates + (MS_seeds/S)²/(S−1) + (MS_interaction/(K S))²/((S−1)(K−1)))
+//	t = (1 − w) t(ν) + w (V_dates t(ν_dates) + V_seeds t(S−1))/V,  w = max(0, 1 − (S−1)/ν_dates) V_seeds/V
+//
+// Satterthwaite's is right for similar degrees of freedom, and too small where most of the variance has 2 and the rest
+// many, for which w takes Cochran's (TestLongCoverageOverSeeds).
 //
 // Shape: seeds [seed][date][quantity], the same dates for each.
 // Missing: as Interval; the interval also with fewer than MinSeeds, but one.
 // Errors: as Interval, and seeds of different dates.
-// Source: Searle, Casella and McCulloch 1992, doi:10.1002/9780470316856, ch. 4 (crossed effects); Cochran 1964,
-// Biometrics 20, 191–195 (quantile of a sum of two variances).
+// Source: Searle, Casella and McCulloch 1992, doi:10.1002/9780470316856, ch. 4 (crossed effects); Satterthwaite 1946,
+// doi:10.2307/3002019; Cochran 1964, Biometrics 20, 191–195.
 func (b Bootstrap) IntervalOverSeeds(seeds [][][]float64, of func(sums []float64) float64) (value, low, high float64, err error) {
 	if len(seeds) == 1 {
 		return b.Interval(seeds[0], of)
@@ -86,23 +93,32 @@ func seedVarianceOf(seeds [][][]float64, of func(sums []float64) float64, block 
 		}
 	}
 	all, interaction := meanOf(ofBlock), 0.0
+	ofInteraction := freedom * float64(blocks-1)
 	for _, own := range cells {
 		level := meanOf(own)
 		for k, v := range own {
-			interaction += square(v-level-ofBlock[k]+all) / (freedom * float64(blocks-1))
+			interaction += square(v-level-ofBlock[k]+all) / ofInteraction
 		}
 	}
-	return &seedVariance{max(0, between-interaction/float64(blocks)) / count, freedom}
+	interaction /= float64(blocks) // of the mean over the blocks
+	if between <= interaction {
+		return &seedVariance{freedom: freedom}
+	}
+	return &seedVariance{(between - interaction) / count, freedom, square(between/count)/freedom + square(interaction/count)/ofInteraction}
 }
 
 // halfWidthWithSeeds is halfWidth with the variance between seeds.
 func (m Memory) halfWidthWithSeeds(s *seedVariance, confidence float64) float64 {
 	dates := square(m.StandardError)
-	if !(dates+s.added > 0) {
-		return 0
+	v := dates + s.added
+	if !(s.added > 0) {
+		return m.halfWidth(confidence)
 	}
-	ofDates, ofSeeds := Memory{StandardError: 1, Freedom: m.Freedom}, Memory{StandardError: 1, Freedom: s.freedom}
-	return (dates*ofDates.halfWidth(confidence) + s.added*ofSeeds.halfWidth(confidence)) / math.Sqrt(dates+s.added)
+	t := func(freedom float64) float64 { return Memory{StandardError: 1, Freedom: freedom}.halfWidth(confidence) }
+	satterthwaite := t(square(v) / (square(dates)/m.Freedom + s.uncertainty))
+	cochran := (dates*t(m.Freedom) + s.added*t(s.freedom)) / v
+	w := max(0, 1-s.freedom/m.Freedom) * s.added / v
+	return math.Sqrt(v) * ((1-w)*satterthwaite + w*cochran)
 }
 
 // meanOf is the mean of x.

@@ -11,7 +11,7 @@ import (
 // relative to that with the date.
 func coversSeeds(t *testing.T, n, seeds, trials int, rho, share, interaction float64) (coverage float64) {
 	r := rand.New(rand.NewPCG(uint64(n*100+seeds), math.Float64bits(share+rho+10*interaction)))
-	varDates := (inflation(rho, float64(n)) + interaction/float64(seeds)) / float64(n)
+	varDates := (inflation(rho, rho, float64(n)) + interaction/float64(seeds)) / float64(n)
 	sd := math.Sqrt(float64(seeds) * varDates * share / (1 - share))
 	for k := range trials {
 		dates := autoregressive(r, n, rho)

@@ -17,10 +17,10 @@ type PairedDate struct {
 // SkillScore is 1 − Σ w·score / Σ w·reference over dates in temporal order and seeds, with its interval.
 //
 // Shape: seeds [seed][date].
-// Missing: the interval, with fewer than MinDates dates, and as IntervalOverSeeds.
+// Missing: the interval, with fewer than MinDates dates, and as SkillOverSeeds.
 // Errors: no dates, a bootstrap that does not fit the dates.
 func (b Bootstrap) SkillScore(seeds [][]PairedDate) (value, low, high float64, err error) {
-	return b.IntervalOverSeeds(sumsOf(seeds, func(d PairedDate) []float64 { return []float64{d.Weight * d.Score, d.Weight * d.Reference} }), func(s []float64) float64 { return 1 - s[0]/s[1] })
+	return b.SkillOverSeeds(sumsOf(seeds, func(d PairedDate) []float64 { return []float64{d.Weight * d.Score, d.Weight * d.Reference} }), func(s []float64) float64 { return s[0] / s[1] })
 }
 
 // sumsOf is the contribution of each date and seed to the sums of a score.

@@ -44,5 +44,9 @@ func (v *Verdict) String() string {
 	if v == nil {
 		return "no verdict"
 	}
-	return fmt.Sprintf("verdict on %d initialisations: %s; CRPSS %+.1f %% [%+.1f, %+.1f]", v.Inits, v.Verdict, 100*float64(v.CRPSS), 100*float64(v.CILow), 100*float64(v.CIHigh))
+	interval := "no interval"
+	if v.CILow == v.CILow {
+		interval = fmt.Sprintf("%+.1f, %+.1f", 100*float64(v.CILow), 100*float64(v.CIHigh))
+	}
+	return fmt.Sprintf("verdict on %d initialisations: %s; CRPSS %+.1f %% [%s]", v.Inits, v.Verdict, 100*float64(v.CRPSS), interval)
 }

@@ -205,9 +205,14 @@ func PlacePanels(e *scoring.MapExample) (out []report.Panel) {
 	for _, t := range targetsOf(e) {
 		p := report.Panel{Unit: t.variable.Unit, Diverging: true, PageOnly: true, Variable: t.name(), Lead: t.lead.String(), Title: t.name() + ": change of CRPS by the network"}
 		tests := t.fields(scoring.ShowP)
-		for i, f := range t.fields(scoring.ShowDifference) {
+		for _, f := range t.fields(scoring.ShowDifference) {
+			test := slices.IndexFunc(tests, func(p scoring.MapField) bool { return p.Reference == f.Reference })
+			if test < 0 {
+				p.Maps = append(p.Maps, report.Map{Title: f.NoTest, Grid: t.e.CoarseGrid(), Values: f.Values, Reference: f.Reference})
+				continue
+			}
 			values := make([]float64, len(f.Values))
-			for k, v := range tests[i].Values {
+			for k, v := range tests[test].Values {
 				values[k] = float64(v)
 			}
 			decided, _ := significance.FalseDiscovery(values, scoring.FieldFalseDiscoveries)

@@ -141,6 +141,14 @@ func TestPlacePanels(t *testing.T) {
 	if want := "better on 50 % of the area, worse on 0 %"; m.Title != want || m.WorseShare != 0 {
 		t.Errorf("%q, want %q", m.Title, want)
 	}
+	few := example("t", 260, 15)
+	few.Fields = slices.DeleteFunc(few.Fields, func(f scoring.MapField) bool { return f.Kind == scoring.ShowP })
+	for i := range few.Fields {
+		few.Fields[i].NoTest = "not tested"
+	}
+	if m := PlacePanels(few)[0].Maps[0]; m.Title != "not tested" || m.Muted != nil || m.WorseShare != 0 {
+		t.Errorf("without tests: %q, muted %v", m.Title, m.Muted)
+	}
 }
 
 // A report of many variables and leads has several files below the limit, without scripts. Each variable and lead is in one of

@@ -47,6 +47,8 @@ type MapField struct {
 	// Threshold and Source describe a probability of exceedance.
 	Threshold float64 `json:"threshold,omitempty"`
 	Source    string  `json:"source,omitempty"`
+	// NoTest states why a difference has no p-values; "": it has.
+	NoTest string `json:"no_test,omitempty"`
 }
 
 // Kinds of maps.
@@ -123,14 +125,20 @@ func (e *MapExample) AddPlaces(s *Scoring) {
 	e.Step = s.MapStep
 	for _, r := range found.References {
 		f := MapField{Variable: s.Target.Variable, Level: s.Target.Level, Lead: s.Target.Lead, Reference: r.System, Coarse: true}
-		p := make([]float32, len(r.P))
-		for k, v := range r.P {
-			if p[k] = float32(v); found.N[k] < 3 {
+		for k, n := range found.N {
+			if n < 3 {
 				r.Difference[k] = float32(math.NaN())
 			}
 		}
-		f.Kind, f.Values = ShowDifference, r.Difference
+		f.Kind, f.Values, f.NoTest = ShowDifference, r.Difference, r.NoTest()
 		e.Fields = append(e.Fields, f)
+		if r.P == nil {
+			continue
+		}
+		p := make([]float32, len(r.P))
+		for k, v := range r.P {
+			p[k] = float32(v)
+		}
 		f.Kind, f.Values = ShowP, p
 		e.Fields = append(e.Fields, f)
 	}

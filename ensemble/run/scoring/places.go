@@ -1,6 +1,7 @@
 package scoring
 
 import (
+	"fmt"
 	"math"
 	"runtime"
 	"slices"
@@ -195,7 +196,15 @@ type PlaceReference struct {
 	System     string
 	CRPS       []float32
 	Difference []float32 // mean CRPS of the first system minus that of the reference; negative: the first is better
-	P          []float64 // two-sided p-value of equal scores (significance.DieboldMarianoMap, with memory); NaN with fewer than three dates
+	P          []float64 // two-sided p-value of equal scores (significance.DieboldMarianoMap, with memory); NaN with fewer than significance.MinDates dates; nil if no place has more
+}
+
+// NoTest states why there are no p-values; "" if there are.
+func (r *PlaceReference) NoTest() string {
+	if r.P != nil {
+		return ""
+	}
+	return fmt.Sprintf("the difference is not tested, no place has %d dates", significance.MinDates)
 }
 
 // scores returns the scores of all dates.
@@ -220,10 +229,13 @@ func (p *placeSums) scores(systems []score.System) *PlaceScores {
 		RMSE:        at(func(k int, n float64) float64 { return math.Sqrt(p.square[k] / n) }),
 		SpreadSkill: at(func(k int, _ float64) float64 { return math.Sqrt(factor * p.sq[k] / p.square[k]) })}
 	for i, r := range p.references {
-		out.References = append(out.References, PlaceReference{System: systems[r].Name,
+		reference := PlaceReference{System: systems[r].Name,
 			CRPS:       at(func(k int, n float64) float64 { return p.other[i][k] / n }),
-			Difference: at(func(k int, n float64) float64 { return (p.crps[k] - p.other[i][k]) / n }),
-			P:          significance.DieboldMarianoMap(p.differences[i], 0)})
+			Difference: at(func(k int, n float64) float64 { return (p.crps[k] - p.other[i][k]) / n })}
+		if slices.Max(p.n) >= significance.MinDates {
+			reference.P = significance.DieboldMarianoMap(p.differences[i], 0)
+		}
+		out.References = append(out.References, reference)
 	}
 	return out
 }

@@ -37,10 +37,23 @@ func scoreFields(t score.Target, s *scoring.PlaceScores) []product.ScoreField {
 		of(product.ScoreField{Score: "n", LongName: "number of initialisations", Unit: "1", Method: "sum", Integers: true, Values: dates}),
 	}
 	for _, r := range s.References {
+		skill, comment := make([]float32, len(r.CRPS)), "1 - CRPS / CRPS of "+r.System
+		for i := range skill {
+			skill[i] = 1 - s.CRPS[i]/r.CRPS[i]
+		}
+		if none := r.NoTest(); none != "" {
+			comment += "; " + none
+		}
+		all = append(all,
+			of(product.ScoreField{Score: "crps_" + r.System, LongName: "plain CRPS of " + r.System, Method: "mean", Values: r.CRPS}),
+			of(product.ScoreField{Score: "crpss", LongName: "skill score in CRPS of " + s.System + " relative to " + r.System, Unit: "1", Comment: comment, Values: skill}))
+		if r.P == nil {
+			continue
+		}
 		significant, limit := significance.FalseDiscovery(r.P, scoring.FieldFalseDiscoveries)
-		skill, p, mask := make([]float32, len(r.P)), make([]float32, len(r.P)), make([]float32, len(r.P))
+		p, mask := make([]float32, len(r.P)), make([]float32, len(r.P))
 		for i := range p {
-			skill[i], p[i] = 1-s.CRPS[i]/r.CRPS[i], float32(r.P[i])
+			p[i] = float32(r.P[i])
 			switch {
 			case math.IsNaN(r.P[i]):
 				mask[i] = float32(math.NaN())
@@ -52,8 +65,6 @@ func scoreFields(t score.Target, s *scoring.PlaceScores) []product.ScoreField {
 			}
 		}
 		all = append(all,
-			of(product.ScoreField{Score: "crps_" + r.System, LongName: "plain CRPS of " + r.System, Method: "mean", Values: r.CRPS}),
-			of(product.ScoreField{Score: "crpss", LongName: "skill score in CRPS of " + s.System + " relative to " + r.System, Unit: "1", Comment: "1 - CRPS / CRPS of " + r.System, Values: skill}),
 			of(product.ScoreField{Score: "p_value", LongName: "p value of equal CRPS of " + s.System + " and " + r.System, Unit: "1", Comment: "Diebold-Mariano test of each point, with the measured memory from date to date", Values: p}),
 			of(product.ScoreField{Score: "significant", LongName: "field significance of the difference in CRPS of " + s.System + " and " + r.System, Unit: "1", Flags: []string{"not_significant", "better", "worse"},
 				Comment: fmt.Sprintf("Benjamini-Hochberg, false discovery rate %g: p values up to %.3g", scoring.FieldFalseDiscoveries, limit), Values: mask}))

@@ -81,7 +81,7 @@ func TestScoreFields(t *testing.T) {
 	significant := 0
 	for q := range p.grid.Size() {
 		at := func(name string) float64 { return float64(byScore[name].Values[q]) }
-		if at("n") != 9 || math.Abs(at("rmse")-1) > 1e-5 || math.Abs(at("spread_skill")-(1+float64(q)/100)) > 1e-5 || math.Abs(at("crpss")-(1-at("crps")/at("crps_raw4"))) > 1e-6 {
+		if at("n") != 13 || math.Abs(at("rmse")-1) > 1e-5 || math.Abs(at("spread_skill")-(1+float64(q)/100)) > 1e-5 || math.Abs(at("crpss")-(1-at("crps")/at("crps_raw4"))) > 1e-6 {
 			t.Errorf("point %d: %g dates, RMSE %g, spread-skill ratio %g, skill %g", q, at("n"), at("rmse"), at("spread_skill"), at("crpss"))
 		}
 		if better := at("significant") == 1; better != (at("p_value") < scoring.FieldFalseDiscoveries) {
@@ -104,6 +104,36 @@ func TestSignificance(t *testing.T) {
 		if f.Score == "significant" && (f.Values[0] != 1 || f.Values[1] != 2 || f.Values[2] != 0 || f.Values[3] == f.Values[3]) {
 			t.Errorf("mask %v, want better, worse, not significant, missing", f.Values)
 		}
+	}
+}
+
+// TestFieldsOfFewDates: without the dates that a test needs there are no p-values and no mask, and a comment and the map of
+// differences state why.
+func TestFieldsOfFewDates(t *testing.T) {
+	p := startPublishing(t)
+	products := p.publish("products", func([]float32) []product.Field { return nil })[:significance.MinDates-1]
+	v := &Verification{Options: Options{Forecast: products, Analysis: p.analyses("an.nc"), Members: p.rawMembers(4)[:len(products)], Bootstrap: significance.Bootstrap{Resamples: 20}, Out: filepath.Join(p.dir, "scores")}}
+	defer v.Close()
+	runtest.Must(t, v.scoreAll(context.Background(), team.Teams{}))
+	of := func(s *scoring.PlaceScores) (comment string, tests int) {
+		for _, f := range scoreFields(v.Targets[0].target(), s) {
+			switch f.Score {
+			case "p_value", "significant":
+				tests++
+			case "crpss":
+				comment = f.Comment
+			}
+		}
+		return comment, tests
+	}
+	const why = "the difference is not tested, no place has 13 dates"
+	s := v.Targets[0].scoring
+	if comment, tests := of(s.MapScores()); comment != "1 - CRPS / CRPS of raw4; "+why || tests > 0 {
+		t.Errorf("%d tests, comment %q", tests, comment)
+	}
+	e := &scoring.MapExample{Grid: v.Grid}
+	if e.AddPlaces(s); len(e.Fields) != 1 || e.Fields[0].Kind != scoring.ShowDifference || e.Fields[0].NoTest != why {
+		t.Errorf("%+v", e.Fields)
 	}
 }
 

@@ -45,7 +45,7 @@ func startPublishing(t *testing.T) *publishing {
 	g.Source.ScanningMode = -1
 	p := &publishing{t: t, dir: t.TempDir(), pool: pool, lead: ensemble.Lead(24 * time.Hour), grid: g}
 	r := rand.New(rand.NewPCG(9, 1))
-	for k := range 10 {
+	for k := range 14 {
 		p.inits = append(p.inits, ensemble.InitAt(time.Date(2021, 11, 20+k, 0, 0, 0, 0, time.UTC)))
 		obs := make([]float32, g.Size())
 		for q := range obs {
@@ -251,7 +251,7 @@ func TestProductsGivenTwice(t *testing.T) {
 	runtest.Must(t, err)
 	twice, err := run(slices.Concat(first, p.publish("b", none)))
 	runtest.Must(t, err)
-	if !slices.ContainsFunc(twice.Warnings, func(w string) bool { return strings.HasPrefix(w, "20 fields in the input twice") }) {
+	if !slices.ContainsFunc(twice.Warnings, func(w string) bool { return strings.HasPrefix(w, "28 fields in the input twice") }) {
 		t.Errorf("warnings %q", twice.Warnings)
 	}
 	p.formats = []product.Format{product.NetCDF, product.GRIB2}
@@ -283,13 +283,13 @@ func TestDatesWithoutReference(t *testing.T) {
 	r, err := run(p.analyses("gaps.nc", 2, 7))
 	runtest.Must(t, err)
 	v := r.Scores.Find("rmse", "network", "2t", "2m", "24h")
-	if v.N != 8 || v.Missing != 16 || math.Abs(float64(v.Value)-1) > 1e-5 {
+	if v.N != 12 || v.Missing != 16 || math.Abs(float64(v.Value)-1) > 1e-5 {
 		t.Errorf("%+v", v)
 	}
-	if !slices.ContainsFunc(r.Warnings, func(w string) bool { return strings.Contains(w, "2 of 10 dates have no point") }) {
+	if !slices.ContainsFunc(r.Warnings, func(w string) bool { return strings.Contains(w, "2 of 14 dates have no point") }) {
 		t.Errorf("warnings %q", r.Warnings)
 	}
-	if _, err := run(p.analyses("empty.nc", 0, 1, 2, 3, 4, 5, 6, 7, 8, 9)); exit.CodeOf(err) != exit.BadData {
+	if _, err := run(p.analyses("empty.nc", 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13)); exit.CodeOf(err) != exit.BadData {
 		t.Errorf("without any reference: %v, want exit code 65", err)
 	}
 }
@@ -323,7 +323,7 @@ func TestVariablesOutsideTheVocabulary(t *testing.T) {
 	}
 	for _, target := range v.Targets {
 		want := map[string]string{"2t": "K", "rmm1": "1"}[target.Key.Variable]
-		if target.target().Unit != want || len(target.Inits) != 10 {
+		if target.target().Unit != want || len(target.Inits) != 14 {
 			t.Errorf("%+v: unit %q, want %q", target.Key, target.target().Unit, want)
 		}
 	}

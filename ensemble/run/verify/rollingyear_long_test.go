@@ -182,7 +182,7 @@ func TestLongYearOfAlarms(t *testing.T) {
 			}
 		}
 		for _, level := range levels {
-			if n := after[group.kind+" of "+group.variable+" at "+level.String()]; group.kind != "" && (n == 0 || n > defaultWindow) {
+			if n := after[group.kind+" of "+group.variable+" at "+level.String()]; group.kind != "" && (n == 0 || n > defaultWindow+10) { // a bias of 0.7 of the RMSE, with memory, needs up to 37
 				t.Errorf("%s of %s at %s: an alarm by %d initialisations after the change", group.kind, group.variable, level, n)
 			}
 		}

@@ -22,8 +22,8 @@ import (
 //
 // where C is the sum of weighted CRPS and W the sum of weights over common initialisations, and C', W' are
 // those of the other model. The CRPSS of all targets is that of the geometric mean of their ratios. Intervals
-// are those of the logarithm of the ratio, so that exchanging the models exchanges the verdict, and no limit
-// exceeds 1. The verdict is "better" if the bootstrap interval of all targets is above 0 and no target's is below;
+// are those of the logarithm of the ratio (significance.Bootstrap.SkillOverSeeds), so that exchanging the models exchanges
+// the verdict. The verdict is "better" if the bootstrap interval of all targets is above 0 and no target's is below;
 // "worse" in the opposite case; "undecided" otherwise.
 //
 // Errors: exit 66 if the other verification has no common initialisation; 64 if both are of one model.
@@ -78,7 +78,7 @@ func newVerdict(o RollingOptions, own *RollingResult) (*promote.Verdict, error) 
 	if v.Inits = len(inits); v.Inits == 0 {
 		return nil, none
 	}
-	logRatio := func(s []float64) float64 { return math.Log(s[1] / s[0] / (s[3] / s[2])) }
+	ratio := func(s []float64) float64 { return s[1] / s[0] / (s[3] / s[2]) }
 	var all [][]float64
 	for _, init := range inits {
 		var row []float64
@@ -91,25 +91,25 @@ func newVerdict(o RollingOptions, own *RollingResult) (*promote.Verdict, error) 
 		}
 		all = append(all, row)
 	}
-	interval := func(of func(s []float64) float64) (g, lo, hi score.Number, err error) {
-		log, low, high, err := o.Bootstrap.Interval(all, of)
-		return score.Number(-math.Expm1(log)), score.Number(-math.Expm1(high)), score.Number(-math.Expm1(low)), err
+	skill := func(of func(s []float64) float64) (value, low, high score.Number, err error) {
+		v, lo, hi, err := o.Bootstrap.SkillOverSeeds([][][]float64{all}, of)
+		return score.Number(v), score.Number(lo), score.Number(hi), err
 	}
 	worse := false
 	for i, k := range targets {
 		t := promote.VerdictTarget{Variable: k.Variable, Level: k.Level.String(), Lead: k.Lead.String()}
-		if t.CRPSS, t.CILow, t.CIHigh, err = interval(func(s []float64) float64 { return logRatio(s[4*i : 4*i+4]) }); err != nil {
+		if t.CRPSS, t.CILow, t.CIHigh, err = skill(func(s []float64) float64 { return ratio(s[4*i : 4*i+4]) }); err != nil {
 			return nil, err
 		}
 		worse = worse || t.CIHigh < 0
 		v.Targets = append(v.Targets, t)
 	}
-	v.CRPSS, v.CILow, v.CIHigh, err = interval(func(s []float64) float64 {
+	v.CRPSS, v.CILow, v.CIHigh, err = skill(func(s []float64) float64 {
 		sum := 0.0
 		for i := range targets {
-			sum += logRatio(s[4*i:4*i+4]) / float64(len(targets))
+			sum += math.Log(ratio(s[4*i:4*i+4])) / float64(len(targets))
 		}
-		return sum
+		return math.Exp(sum)
 	})
 	switch {
 	case worse || v.CIHigh < 0:

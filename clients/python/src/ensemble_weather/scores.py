@@ -19,7 +19,8 @@ ScoreTable = Literal["scores", "comparisons", "coupling", "skill_components", "i
 RecordTable = Literal["scores", "runs", "checks", "time_to_quality"]
 
 # Columns of scores.csv that are texts, where an empty cell is an empty text.
-_TEXTS = ["id", "system", "variable", "level", "lead", "unit", "divisor", "weights", "formula", "region", "season", "pair_divisor"]
+_TEXTS = ["id", "system", "variable", "level", "lead", "unit", "divisor", "weights", "formula", "region", "season"]
+_TEXTS += ["no_interval", "pair_divisor"]
 
 
 def read_scores(path: PathLike, table: ScoreTable = "scores") -> pd.DataFrame:

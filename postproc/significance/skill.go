@@ -1,0 +1,46 @@
+package significance
+
+import "math"
+
+// widestUndecided limits the intervals of skill scores that contain 0. One whose ends are ratios of scores that differ by
+// a larger factor, such as −300 % and 75 %, states nothing about the two systems and is withheld.
+const widestUndecided = 16
+
+// EstimateSkill is Estimate of a skill score 1 − r. r are the ratios of a system's score to that of its reference. The
+// interval is that of log r, so it remains finite where the reference's score is uncertain, exchanging the systems
+// exchanges its ends, and none exceeds 1.
+//
+// Missing: as Estimate, also if a ratio is not positive, and if the interval is TooWide.
+// Source: Fieller 1954, Journal of the Royal Statistical Society B 16, 175–185, on ratios whose denominator may be 0.
+func (b Bootstrap) EstimateSkill(ratios, without []float64) Estimate {
+	e := b.Estimate(logs(ratios), logs(without))
+	e.Low, e.High, e.NoInterval = skillInterval(e.Low, e.High, e.NoInterval)
+	return e
+}
+
+// SkillOverSeeds is IntervalOverSeeds of a skill score 1 − r, with the interval of EstimateSkill. ratio computes r from
+// sums over dates.
+//
+// Shape, Errors: as IntervalOverSeeds. Missing: as IntervalOverSeeds and EstimateSkill.
+func (b Bootstrap) SkillOverSeeds(seeds [][][]float64, ratio func(sums []float64) float64) (value, low, high float64, err error) {
+	log, low, high, err := b.IntervalOverSeeds(seeds, func(s []float64) float64 { return math.Log(ratio(s)) })
+	low, high, _ = skillInterval(low, high, "")
+	return -math.Expm1(log), low, high, err
+}
+
+// skillInterval converts the interval of a log ratio to that of the skill score, unless there is none or it is too wide.
+func skillInterval(low, high float64, none Reason) (lowest, highest float64, reason Reason) {
+	if low < 0 && high > 0 && high-low > math.Log(widestUndecided) {
+		return math.NaN(), math.NaN(), TooWide
+	}
+	return -math.Expm1(high), -math.Expm1(low), none
+}
+
+// logs is the logarithm of each value.
+func logs(x []float64) []float64 {
+	out := make([]float64, len(x))
+	for i, v := range x {
+		out[i] = math.Log(v)
+	}
+	return out
+}

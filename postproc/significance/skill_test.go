@@ -1,0 +1,73 @@
+package significance
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+)
+
+// Exchanging the systems exchanges the ends of the interval: limits 1 − r become 1 − 1/r.
+func TestSkillOfExchangedSystems(t *testing.T) {
+	r := rand.New(rand.NewPCG(7, 8))
+	rows, exchanged := scoresOf(r, 40, 0.5, 0), make([][]float64, 40)
+	for i, row := range rows {
+		exchanged[i] = []float64{row[1], row[0]}
+	}
+	ratio := func(s []float64) float64 { return s[0] / s[1] }
+	value, low, high, err := Bootstrap{}.SkillOverSeeds([][][]float64{rows}, ratio)
+	other, least, most, err2 := Bootstrap{}.SkillOverSeeds([][][]float64{exchanged}, ratio)
+	if err != nil || err2 != nil || !(low < value && value < high && high < 1) {
+		t.Fatalf("%g from %g to %g, %v, %v", value, low, high, err, err2)
+	}
+	for _, c := range [][2]float64{{value, other}, {low, most}, {high, least}} {
+		if math.Abs((1-c[0])*(1-c[1])-1) > 0.01 { // quantiles of both ends are interpolated
+			t.Errorf("%g to %g, exchanged %g to %g", low, high, least, most)
+		}
+	}
+}
+
+// Why there is no interval: too few dates, a score of 0, and an interval that is too wide.
+func TestReasonsForNoInterval(t *testing.T) {
+	of := func(n int, ratio func(i int) float64) Reason {
+		b, err := Bootstrap{}.Resolved(n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		without := make([]float64, n)
+		var sum float64
+		for i := range n {
+			sum += ratio(i)
+		}
+		for i := range n {
+			without[i] = (sum - ratio(i)) / float64(n-1)
+		}
+		b = b.WithMemory(n, nil)
+		values := []float64{sum / float64(n)}
+		for _, times := range b.Draws(n) {
+			var v float64
+			for i, c := range times {
+				v += float64(c) * ratio(i) / float64(n)
+			}
+			values = append(values, v)
+		}
+		e := b.EstimateSkill(values, without)
+		if (e.NoInterval == "") == (math.IsNaN(e.Low) || math.IsNaN(e.High)) || e.NoInterval == TooWide && !(e.Independent < 4 && e.Lag1 > 0.5) {
+			t.Errorf("%d dates: %+v", n, e)
+		}
+		return e.NoInterval
+	}
+	for _, c := range []struct {
+		n     int
+		ratio func(i int) float64
+		want  Reason
+	}{
+		{40, func(i int) float64 { return 1 + 0.1*float64(i*i%7) }, ""},
+		{MinDates - 1, func(i int) float64 { return 1 + 0.1*float64(i*i%7) }, FewDates},
+		{20, func(i int) float64 { return float64(i / 19) }, Undefined},             // 0 in resamples without the last date
+		{20, func(i int) float64 { return math.Exp(0.4 * float64(i-10)) }, TooWide}, // a trend
+	} {
+		if got := of(c.n, c.ratio); got != c.want {
+			t.Errorf("%d dates: %q, want %q", c.n, got, c.want)
+		}
+	}
+}
