@@ -19,7 +19,7 @@ case $stage in build | test | deb | kernel) ;; *) echo "usage: scripts/setup.sh 
 go_want=1.26.8 # the tool chain that go.mod names
 build_packages=(ca-certificates git make gcc libc6-dev pkg-config libnetcdf-dev libhdf5-dev libeccodes-dev libaec-dev libdeflate-dev libdnnl-dev)
 test_packages=(g++ python3 python3-venv openmpi-bin mpich cdo nco gdal-bin r-base-core r-cran-ncdf4 libeccodes-tools fonts-liberation chromium graphviz hunspell hunspell-en-gb mandoc groff-base bash-completion zsh fish
-  ecflow-server ecflow-client slurm-wlm munge rsync systemd prometheus)
+  ecflow-server ecflow-client slurm-wlm munge rsync systemd prometheus curl)
 deb_packages=(dpkg-dev xz-utils)
 
 say() { echo "setup: $*" >&2; }

@@ -40,7 +40,7 @@ var programs = []program{
 	{"sbatch", "slurm-wlm", ""}, {"scancel", "slurm-wlm", ""}, {"scontrol", "slurm-wlm", ""}, {"sinfo", "slurm-wlm", ""}, {"slurmctld", "slurm-wlm", ""},
 	{"slurmd", "slurm-wlm", ""}, {"squeue", "slurm-wlm", ""}, {"srun", "slurm-wlm", ""},
 	{"munged", "munge", ""},
-	{"prometheus", "prometheus", ""},
+	{"curl", "curl", ""}, {"prometheus", "prometheus", ""},
 	{"promtool", "prometheus", ""},
 	{"systemctl", "systemd", ""}, {"systemd-analyze", "systemd", ""},
 
