@@ -131,6 +131,10 @@ func OpenIndexed(x *Index, o Options) (*Input, error) {
 		}
 		in.pool, in.ownPool = pool, true
 	}
+	if err := in.pool.Announce(in.Files()); err != nil {
+		in.Close()
+		return nil, err
+	}
 	kinds := make([]*ensemble.Kind, len(x.Kinds))
 	for i, k := range x.Kinds {
 		k.Kind.Grid = x.Grids[k.Grid]

@@ -160,6 +160,9 @@ func (in *Input) open(ctx context.Context, paths []string) error {
 		}
 		in.pool, in.ownPool = pool, true
 	}
+	if err := in.pool.Announce(in.Files()); err != nil {
+		return err
+	}
 	task := progress.Start(ctx, "open files", int64(len(in.files)))
 	defer task.Done()
 	g, gctx := errgroup.WithContext(ctx)

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -62,7 +63,7 @@ type Pool struct {
 	writers chan *child // the same, of those that write files
 	once    sync.Once
 	mu      sync.Mutex
-	read    []string // folders of the files of all calls, which new readers may open; replaced, never changed
+	read    []string // folders of the files of all calls, at most maxFolders, which new readers may open; replaced, never changed
 	output  string   // folder below which writers write; "": each in that of its file
 }
 
@@ -90,6 +91,19 @@ func NewPool(o Options) (*Pool, error) {
 //
 // Errors: those of folderOf.
 func (p *Pool) Start(files []string) error {
+	if err := p.Announce(files); err != nil {
+		return err
+	}
+	for range p.opt.Children {
+		go p.start(p.readers, rights{read: p.folders("")})
+	}
+	return nil
+}
+
+// Announce names files that will be read, so that one child can read all of them: otherwise each new folder costs the start of another.
+//
+// Errors: those of folderOf.
+func (p *Pool) Announce(files []string) error {
 	seen := map[string]bool{}
 	for _, f := range files { // one of each folder: a link to elsewhere costs another start
 		if dir := filepath.Dir(f); !seen[dir] {
@@ -101,21 +115,32 @@ func (p *Pool) Start(files []string) error {
 			p.folders(folder)
 		}
 	}
-	for range p.opt.Children {
-		go p.start(p.readers, rights{read: p.folders("")})
-	}
 	return nil
 }
 
 // StartWriter starts a child in the background that writes files below a folder, which exists. Later requests to write there need no other one.
 //
 // Errors: those of folderOf.
-func (p *Pool) StartWriter(folder string) (err error) {
-	if p.output, err = folderOf(filepath.Join(folder, "file")); err != nil {
+func (p *Pool) StartWriter(folder string) error {
+	output, err := folderOf(filepath.Join(folder, "file"))
+	if err != nil {
 		return err
 	}
-	go p.start(p.writers, rights{write: p.output})
+	p.mu.Lock()
+	p.output = output
+	p.mu.Unlock()
+	go p.start(p.writers, rights{write: output})
 	return nil
+}
+
+// outputOf returns the folder in which a child has to write, so that a file of another folder can be written.
+func (p *Pool) outputOf(folder string) string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.output != "" && within(folder, p.output) {
+		return p.output
+	}
+	return folder
 }
 
 // start starts the child of a free slot, if it has none.
@@ -131,10 +156,29 @@ func (p *Pool) start(slots chan *child, r rights) {
 func (p *Pool) folders(more string) []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if more != "" && !slices.Contains(p.read, more) {
-		p.read = append(slices.Clone(p.read), more)
+	if more != "" && !withinAny(more, p.read) {
+		p.read = bounded(append(slices.Clone(p.read), more))
 	}
 	return p.read
+}
+
+// maxFolders bounds the folders of a child: each is a rule of the kernel, and all are one environment variable.
+const maxFolders = 64
+
+// bounded replaces the deepest folders by their parents while there are more than maxFolders: archives have a folder for each initialisation.
+func bounded(folders []string) []string {
+	depth := func(f string) int { return strings.Count(f, "/") }
+	for len(folders) > maxFolders {
+		deepest := depth(slices.MaxFunc(folders, func(a, b string) int { return depth(a) - depth(b) }))
+		for i, f := range folders {
+			if depth(f) == deepest {
+				folders[i] = filepath.Dir(f)
+			}
+		}
+		slices.Sort(folders)
+		folders = slices.Compact(folders)
+	}
+	return folders
 }
 
 // rights are the folders that a child may read, and the one in which it may write; "" for none.
@@ -145,13 +189,18 @@ type rights struct {
 
 // allow reports whether a child with these rights can execute a request that reads files of one folder and writes those of another.
 func (r rights) allow(read, write string) bool {
-	return write == r.write && (read == "" || slices.Contains(r.read, read))
+	return write == r.write && (read == "" || withinAny(read, r.read))
 }
 
 // within reports whether a folder is another one or lies in it.
 func within(folder, other string) bool {
 	rel, err := filepath.Rel(other, folder)
 	return err == nil && filepath.IsLocal(rel)
+}
+
+// withinAny reports whether a folder is one of others or lies in one.
+func withinAny(folder string, others []string) bool {
+	return slices.ContainsFunc(others, func(o string) bool { return within(folder, o) })
 }
 
 // folderOf returns the folder in which a file lies, without links; "" for no file. The folder of a file that does not exist is that of its name: the child
@@ -236,9 +285,7 @@ func (p *Pool) Do(ctx context.Context, c Call) error {
 	}
 	slots, may := p.readers, rights{read: p.folders(folder)}
 	if write != "" {
-		if p.output != "" && within(write, p.output) {
-			write = p.output
-		}
+		write = p.outputOf(write)
 		slots, may = p.writers, rights{write: write}
 	}
 	var slot *child
