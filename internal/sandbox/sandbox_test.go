@@ -1,11 +1,11 @@
 package sandbox
 
 import (
-	"errors"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -63,7 +63,7 @@ func hostile(dir string) {
 	var b [8]byte
 	_, err = unix.ProcessVMReadv(os.Getppid(), []unix.Iovec{{Base: &b[0], Len: 8}}, []unix.RemoteIovec{{Base: 4096, Len: 8}}, 0)
 	say("read the parent", err)
-	_, err = os.ReadFile("/proc/" + "1" + "/environ")
+	_, err = os.ReadFile("/proc/1/environ")
 	say("read an environment", err)
 	_, err = os.ReadFile("/etc/passwd")
 	say("read users", err)
@@ -79,19 +79,12 @@ func hostile(dir string) {
 	fd, err := unix.MemfdCreate("memory", 0)
 	if err == nil {
 		var f *os.File
-		f, err = os.OpenFile("/proc/self/fd/"+itoa(fd), os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o666)
+		f, err = os.OpenFile("/proc/self/fd/"+strconv.Itoa(fd), os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o666)
 		if err == nil {
 			_, err = f.WriteString("memory")
 		}
 	}
 	say("write memory", err)
-}
-
-func itoa(n int) string {
-	if n < 10 {
-		return string(rune('0' + n))
-	}
-	return itoa(n/10) + itoa(n%10)
 }
 
 // A process in the sandbox reads what it was given, and does nothing else.
@@ -157,7 +150,7 @@ func TestHostile(t *testing.T) {
 			t.Errorf("%s succeeded", what)
 		}
 	}
-	if text, err := os.ReadFile(filepath.Join(dir, "given", "a")); err != nil || string(text) != "given/a" || errors.Is(err, os.ErrNotExist) {
+	if text, err := os.ReadFile(filepath.Join(dir, "given", "a")); err != nil || string(text) != "given/a" {
 		t.Errorf("given: %q, %v", text, err)
 	}
 }
