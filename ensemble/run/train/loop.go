@@ -32,6 +32,7 @@ const evalStep = 0
 func (t *trainer) loop(ctx context.Context) error {
 	defer t.end()
 	defer func() { t.observers.gpu.close() }()
+	t.saves.begin(t.pos.Step)
 	var layers []prune.Layer // the same for all networks
 	for t.pos.Network < len(t.trainings) {
 		var err error
@@ -131,7 +132,7 @@ func (t *trainer) step(ctx context.Context, batches int) (back bool, err error) 
 	if err := t.removeChannels(); err != nil {
 		return false, err
 	}
-	began := time.Now()
+	began, saving := time.Now(), t.saves.spent
 	t.setUpdateRate(t.current.rate.Rate(uint64(t.networkSteps())))
 	computed, err := t.accumulateGradients(ctx, t.pos.Step, batches)
 	if bad := (*topk.NotFiniteError)(nil); errors.As(err, &bad) {
@@ -140,7 +141,7 @@ func (t *trainer) step(ctx context.Context, batches int) (back bool, err error) 
 	if err != nil {
 		return false, t.saveIfStopped(err)
 	}
-	return t.update(ctx, computed.loss, batches, began)
+	return t.update(ctx, computed.loss, batches, began.Add(t.saves.spent-saving))
 }
 
 // update takes an optimiser step with the gradient that the optimiser has, of a loss over the given number of batches, and
@@ -233,8 +234,8 @@ func (t *trainer) closeEpoch(ctx context.Context) error {
 	if err := t.observers.Epoch(t.pos, t.data, t.communicationCosts(), values); err != nil {
 		return err
 	}
-	if t.pos.Epoch%t.current.cfg.Checkpoint.Every == 0 || t.pos.Epoch == t.current.cfg.Epochs {
-		return t.save()
+	if t.saves.isEpochDue(t.pos.Epoch, t.current.cfg.Epochs) {
+		return t.saveRegularly()
 	}
 	return nil
 }
