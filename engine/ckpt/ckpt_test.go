@@ -270,6 +270,14 @@ func TestDamage(t *testing.T) {
 	check("half an index", "checkpoint index is damaged")
 	put(filepath.Join(dir, indexFile), bytes.Replace(idx, []byte("rank-0000.st"), []byte("../../../x.st"), 1))
 	check("path escape", "not in the folder of the checkpoint")
+	for at := range idx { // a flip in step, position or plan would go on from another state
+		bad := slices.Clone(idx)
+		bad[at] ^= 1 << (at % 8)
+		put(filepath.Join(dir, indexFile), bad)
+		if _, err := Load(dir); exit.CodeOf(err) != exit.BadData || !strings.Contains(err.Error(), dir) {
+			t.Fatalf("byte %d of the index, of %q: %v", at, idx[max(0, at-20):min(len(idx), at+20)], err)
+		}
+	}
 	if err := os.Remove(filepath.Join(dir, indexFile)); err != nil {
 		t.Fatal(err)
 	}
