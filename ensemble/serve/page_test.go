@@ -41,7 +41,9 @@ func pageOf(t *testing.T, s *state, query string) (code int, page string) {
 	w := httptest.NewRecorder()
 	r := httptest.NewRequest(http.MethodGet, "/"+query, nil)
 	r.Host = "localhost"
-	newHandler(s, quiet).ServeHTTP(deadlined{w}, r)
+	h := newHandler(s, quiet)
+	defer h.reader.Close()
+	h.ServeHTTP(deadlined{w}, r)
 	return w.Code, w.Body.String()
 }
 
@@ -122,24 +124,6 @@ func TestScoresPage(t *testing.T) {
 	for path, want := range map[string]string{"scores.html": "first", "scores-2.html": "second", "scores-3.html": "", "scores": "", "scores-2.html/": ""} {
 		if code, got := pageOf(t, s, path); (code == http.StatusOK) != (want != "") || want != "" && got != want {
 			t.Errorf("%s: %d %q, want %q", path, code, got, want)
-		}
-	}
-}
-
-// TestFieldOutputs: of several formats one is read, NetCDF first; files of stations are not.
-func TestFieldOutputs(t *testing.T) {
-	for _, c := range []struct{ outputs, want string }{
-		{"a_024h.nc a_024h_stations.nc a_024h.zarr/.zattrs a_024h.zarr/t/0 a_024h_t_mean.grib2 a_024h_stations.csv", "a_024h.nc"},
-		{"a_024h_stations.nc a_024h.zarr/.zattrs a_024h.zarr/t/0 a_048h_v3.zarr/zarr.json a_024h_t_mean.grib2", "a_024h.zarr a_048h_v3.zarr"},
-		{"a_024h_t_mean.grib2 a_024h_t_spread.grib2", "a_024h_t_mean.grib2 a_024h_t_spread.grib2"},
-		{"a_024h_stations.nc", ""},
-	} {
-		m := &product.Manifest{}
-		for _, path := range strings.Fields(c.outputs) {
-			m.Outputs = append(m.Outputs, manifest.File{Path: path})
-		}
-		if got := strings.Join(fieldOutputs(m), " "); got != c.want {
-			t.Errorf("%s: %q, want %q", c.outputs, got, c.want)
 		}
 	}
 }

@@ -61,7 +61,7 @@ func Serve(ctx context.Context, o Options, on Signals, log *slog.Logger) error {
 		listeners = append(listeners, s.limiter.limit(l))
 	}
 	h := newHandler(s, log)
-	defer h.queries.Close()
+	defer h.reader.Close()
 	server := h.server()
 	failed := make(chan error, len(listeners))
 	for _, l := range listeners {
