@@ -15,6 +15,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/run/predict"
 	"github.com/ensemble-weather/ensemble/internal/manifest"
+	"github.com/ensemble-weather/ensemble/internal/testdecoder"
 	"github.com/ensemble-weather/ensemble/io/product"
 	"github.com/ensemble-weather/ensemble/postproc/report"
 )
@@ -50,6 +51,7 @@ func pageOf(t *testing.T, s *state, query string) (code int, page string) {
 // TestPageWithoutMaps: a page without maps states what the service waits for; damaged products are a message in the page, below the
 // state.
 func TestPageWithoutMaps(t *testing.T) {
+	testdecoder.Path(t)
 	root := t.TempDir()
 	s := newState(Options{Predict: predict.Options{Out: root}})
 	s.change(func() { s.missingInput = "no input in the directory: fc" })
