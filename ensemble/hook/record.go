@@ -5,10 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"time"
 
+	"github.com/ensemble-weather/ensemble/internal/filesystem"
 	"github.com/ensemble-weather/ensemble/internal/jsonfile"
 )
 
@@ -18,9 +18,9 @@ const recordSchema = "ensemble.hook/1"
 // States of a delivery.
 const (
 	known     = "known"     // not published by a service with this hook, or not published yet: not delivered
-	pending   = "pending"   // to be delivered
+	Pending   = "pending"   // to be delivered
 	delivered = "delivered" // accepted by the receiver
-	abandoned = "abandoned" // given up
+	Abandoned = "abandoned" // given up
 )
 
 // record is what is known of the products of an initialisation.
@@ -36,7 +36,7 @@ type record struct {
 }
 
 // isOpen reports whether the products were not delivered.
-func (r *record) isOpen() bool { return r.State == pending || r.State == abandoned }
+func (r *record) isOpen() bool { return r.State == Pending || r.State == Abandoned }
 
 // records is the content of the file of records.
 type records struct {
@@ -48,7 +48,7 @@ type records struct {
 //
 // Errors: those of reading; a damaged file.
 func readRecords(path string) (map[string]*record, error) {
-	text, err := os.ReadFile(path)
+	text, err := filesystem.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return map[string]*record{}, nil
 	} else if err != nil {
@@ -71,7 +71,7 @@ func readRecords(path string) (map[string]*record, error) {
 
 // writeRecords writes the file of records.
 func writeRecords(path string, all map[string]*record) error {
-	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
+	if err := filesystem.MkdirAll(filepath.Dir(path), 0o777); err != nil {
 		return err
 	}
 	return jsonfile.Write(path, records{recordSchema, all})
@@ -79,6 +79,6 @@ func writeRecords(path string, all map[string]*record) error {
 
 // isGone reports whether an initialisation has no directory any more. One without a manifest is being replaced.
 func isGone(out, name string) bool {
-	_, err := os.Lstat(filepath.Join(out, name))
+	_, err := filesystem.Lstat(filepath.Join(out, name))
 	return errors.Is(err, fs.ErrNotExist)
 }

@@ -9,7 +9,6 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
-	"github.com/ensemble-weather/ensemble/ensemble/desk"
 	"github.com/ensemble-weather/ensemble/ensemble/hook"
 	"github.com/ensemble-weather/ensemble/ensemble/run/input"
 	"github.com/ensemble-weather/ensemble/ensemble/run/predict"
@@ -33,7 +32,6 @@ type state struct {
 	rate         *rate.Limiter             // rate limit of product downloads; nil: none
 	begun        time.Time                 // start of the service
 	lastProgress atomic.Pointer[time.Time] // time of the last progress, with monotonic clock
-	desk         *desk.Desk
 
 	mu      sync.Mutex
 	options Options
@@ -67,7 +65,6 @@ type found struct {
 
 func newState(o Options) *state {
 	s := &state{tree: newProductTree(o.Predict.Out), metrics: newMetrics(version.String()), options: o, begun: o.Predict.Clock.Now()}
-	s.desk = desk.New(pageSource{s})
 	s.limiter = newConnLimiter(o.Service.MaxConnections, o.Service.MaxConnectionsPerAddress, func(why string) { s.metrics.rejected.add(1, why) })
 	if o.Service.RateLimit > 0 {
 		s.rate = rate.NewLimiter(rate.Limit(o.Service.RateLimit), max(chunkSize, int(min(int64(o.Service.RateLimit), 8<<20))))
