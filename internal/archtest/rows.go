@@ -42,6 +42,7 @@ var rows = []row{
 	{"internal/mpitest", []string{"internal/exit"}},
 	{"internal/mutate", nil},
 	{"internal/nearest", nil},
+	{"internal/powerfail", nil},
 	{"internal/progress", []string{"internal/terminal"}},
 	{"internal/redact", nil},
 	{"internal/rundir", []string{"internal/atomicfile", "internal/exit", "internal/lease", "internal/manifest"}},
