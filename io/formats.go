@@ -17,6 +17,7 @@ import (
 	"syscall"
 
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/filesystem"
 	"github.com/ensemble-weather/ensemble/internal/fingerprint"
 	"github.com/ensemble-weather/ensemble/io/zarr"
 )
@@ -117,7 +118,7 @@ var (
 //
 // Errors: exit 66 if it does not exist, 65 for an unknown format.
 func detect(path string) (*file, error) {
-	st, err := os.Stat(path)
+	st, err := filesystem.Stat(path)
 	switch {
 	case os.IsNotExist(err):
 		return nil, &exit.Error{Code: exit.NotYet, What: "input file not found", At: path, Fix: "check the name, or wait until it has arrived", Err: err}
@@ -134,7 +135,7 @@ func detect(path string) (*file, error) {
 	case st.Size() == 0:
 		return nil, unsupportedFile(path, "the file is empty", "fetch it again")
 	}
-	f, err := os.Open(path)
+	f, err := filesystem.Open(path)
 	if err != nil {
 		return nil, unreadable(path, err)
 	}

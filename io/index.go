@@ -2,11 +2,11 @@ package fio
 
 import (
 	"errors"
-	"os"
 	"slices"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/filesystem"
 	"github.com/ensemble-weather/ensemble/internal/fingerprint"
 	"github.com/ensemble-weather/ensemble/io/cf"
 	"github.com/ensemble-weather/ensemble/io/decode"
@@ -167,7 +167,7 @@ func openIndexedFile(s *IndexedFile, o Options) (*file, error) {
 		return f, err
 	}
 	var err error
-	if f.f, err = os.Open(s.Path); err != nil {
+	if f.f, err = filesystem.Open(s.Path); err != nil {
 		return nil, exit.ReadError(s.Path, err)
 	}
 	if f.mark, err = fingerprint.OfOpen(f.f, s.Mark.EndsSHA256); err == nil && (f.mark.Size != s.Mark.Size || !f.mark.Modified.Equal(s.Mark.Modified)) {

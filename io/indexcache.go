@@ -3,12 +3,12 @@ package fio
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"os"
 	"path/filepath"
 	"time"
 
 	"github.com/ensemble-weather/ensemble/internal/atomicfile"
 	"github.com/ensemble-weather/ensemble/internal/columnfile"
+	"github.com/ensemble-weather/ensemble/internal/filesystem"
 	"github.com/ensemble-weather/ensemble/io/grib"
 )
 
@@ -67,10 +67,10 @@ func (in *Input) gribIndex(scan func() (*grib.Index, error), f *file) (*grib.Ind
 // modification and digest of the ends must agree. Restore then
 // compares the first message of each grid with the file.
 func (in *Input) loadIndex(name string, f *file) *grib.Index {
-	if st, err := os.Stat(name); err != nil || !st.Mode().IsRegular() || st.Size() > maxCacheFile {
+	if st, err := filesystem.Stat(name); err != nil || !st.Mode().IsRegular() || st.Size() > maxCacheFile {
 		return nil
 	}
-	text, err := os.ReadFile(name)
+	text, err := filesystem.ReadFile(name)
 	if err != nil {
 		return nil
 	}
@@ -89,7 +89,7 @@ func (in *Input) loadIndex(name string, f *file) *grib.Index {
 // saveIndex writes an index to the cache. The file replaces an older one atomically;
 // concurrent runs write the same content.
 func saveIndex(name string, f *file, idx *grib.Index) {
-	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+	if err := filesystem.MkdirAll(filepath.Dir(name), 0o755); err != nil {
 		return
 	}
 	head, columns := idx.Save()

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -15,6 +14,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/internal/balance"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/filesystem"
 	"github.com/ensemble-weather/ensemble/internal/fingerprint"
 	"github.com/ensemble-weather/ensemble/internal/progress"
 	"github.com/ensemble-weather/ensemble/io/decode"
@@ -88,7 +88,7 @@ type excludedKinds struct {
 type file struct {
 	path   string
 	size   int64
-	f      *os.File         // nil for a directory
+	f      filesystem.File  // nil for a directory
 	mark   fingerprint.File // identity when it was opened; not set for a directory
 	format *format
 

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/filesystem"
 	"github.com/ensemble-weather/ensemble/internal/nearest"
 	"github.com/ensemble-weather/ensemble/io/zarr"
 )
@@ -107,7 +108,7 @@ func similarPath(path string) string {
 		}
 		return similarPath(other)
 	}
-	entries, err := os.ReadDir(dir)
+	entries, err := filesystem.ReadDir(dir)
 	if err != nil {
 		return ""
 	}
@@ -139,7 +140,7 @@ func (l *Listing) expand(key, pattern string) (files []string, ignored []Ignored
 		return e
 	}
 	named := []string{pattern}
-	_, serr := os.Lstat(pattern)
+	_, serr := filesystem.Lstat(pattern)
 	isPattern := serr != nil && HasMeta(pattern)
 	if serr != nil && !isPattern {
 		return nil, nil, absent("given by " + key)
@@ -175,7 +176,7 @@ func (l *Listing) expand(key, pattern string) (files []string, ignored []Ignored
 	}
 	why := "given by " + key
 	if d := patternRoot(pattern); d != "" {
-		if f, err := os.Open(d); err != nil {
+		if f, err := filesystem.Open(d); err != nil {
 			why += ", and its directory cannot be opened: " + err.Error()
 		} else {
 			f.Close()
@@ -250,7 +251,7 @@ func hasDataSuffix(name string) bool {
 
 // IsFolder reports whether a path is a directory. It follows symbolic links.
 func IsFolder(path string) bool {
-	st, err := os.Stat(path)
+	st, err := filesystem.Stat(path)
 	return err == nil && st.IsDir()
 }
 
@@ -258,7 +259,7 @@ func IsFolder(path string) bool {
 //
 // Errors: exit 66 without permission, exit 74 else; none if the directory was removed.
 func (l *Listing) listFolder(dir string) (files []string, ignored []IgnoredFile, err error) {
-	entries, err := os.ReadDir(dir)
+	entries, err := filesystem.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil, nil // removed in the meantime
 	}
@@ -306,7 +307,7 @@ func (l *Listing) classify(path string, e fs.DirEntry) (why string, is bool) {
 	}
 	kind := e.Type()
 	if kind&fs.ModeSymlink != 0 {
-		st, err := os.Stat(path)
+		st, err := filesystem.Stat(path)
 		if err != nil { // its target may appear later; reading reports the error
 			return "it is a broken symbolic link", hasDataSuffix(name)
 		}
@@ -331,7 +332,7 @@ func (l *Listing) classify(path string, e fs.DirEntry) (why string, is bool) {
 // and inode are those of the last call. A file that is still growing changes its size,
 // and is read again.
 func (l *Listing) checkHead(path string) (why string, is bool) {
-	st, err := os.Stat(path)
+	st, err := filesystem.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", false
 	}
@@ -360,7 +361,7 @@ func (l *Listing) checkHead(path string) (why string, is bool) {
 // readHead reads the head of a file. It is shorter than headSize for a shorter file.
 // size is that of the last stat; a file may have been truncated since.
 func readHead(path string, size int64) ([]byte, error) {
-	f, err := os.Open(path)
+	f, err := filesystem.Open(path)
 	if err != nil {
 		return nil, err
 	}

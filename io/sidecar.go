@@ -4,11 +4,11 @@ import (
 	"bufio"
 	"encoding/json"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 
+	"github.com/ensemble-weather/ensemble/internal/filesystem"
 	"github.com/ensemble-weather/ensemble/io/grib"
 )
 
@@ -26,7 +26,7 @@ func (r IndexRow) End() int64 { return r.Offset + max(r.Length, 1) }
 // are a.grib2.idx and a.idx, in this order.
 func Sidecar(path, ending string) string {
 	for _, name := range []string{path + ending, strings.TrimSuffix(path, filepath.Ext(path)) + ending} {
-		if s, err := os.Stat(name); name != path && err == nil && s.Mode().IsRegular() {
+		if s, err := filesystem.Stat(name); name != path && err == nil && s.Mode().IsRegular() {
 			return name
 		}
 	}
@@ -41,7 +41,7 @@ func Sidecar(path, ending string) string {
 //
 // Errors: those of reading; a row of another format; the error of visit.
 func ReadIndex(path string, visit func(row int, r IndexRow) error) error {
-	f, err := os.Open(path)
+	f, err := filesystem.Open(path)
 	if err != nil {
 		return err
 	}

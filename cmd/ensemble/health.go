@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"time"
 
@@ -13,6 +12,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/ensemble/serve"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/filesystem"
 )
 
 // healthLimit is the longest time of a health check.
@@ -57,7 +57,7 @@ func healthCommand(a *app) *cobra.Command {
 
 // isService reports whether a file of /proc has the command line of `ensemble serve`.
 func isService(path string) bool {
-	text, err := os.ReadFile(path)
+	text, err := filesystem.ReadFile(path)
 	words := bytes.Split(text, []byte{0})
 	return err == nil && slices.ContainsFunc(words[1:], func(w []byte) bool { return string(w) == "serve" })
 }

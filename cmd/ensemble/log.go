@@ -14,6 +14,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/team"
 	"github.com/ensemble-weather/ensemble/internal/answer"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/filesystem"
 	"github.com/ensemble-weather/ensemble/internal/progress"
 	"github.com/ensemble-weather/ensemble/internal/redact"
 	"github.com/ensemble-weather/ensemble/internal/version"
@@ -184,13 +185,13 @@ type logFile struct {
 	failed func(error)
 
 	mu       sync.Mutex
-	f        *os.File
+	f        filesystem.File
 	reported bool
 }
 
 // openLogFile opens a log file for appending and creates it if needed.
 func openLogFile(path string) (*logFile, error) {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
+	f, err := filesystem.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
 	if err != nil {
 		return nil, err
 	}
@@ -214,10 +215,10 @@ func (l *logFile) Write(p []byte) (int, error) {
 func (l *logFile) append(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	now, err := os.Stat(l.path)
+	now, err := filesystem.Stat(l.path)
 	mine, err2 := l.f.Stat()
 	if err != nil || err2 == nil && !os.SameFile(now, mine) {
-		if f, err := os.OpenFile(l.path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644); err == nil { // else keep the old file
+		if f, err := filesystem.OpenFile(l.path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644); err == nil { // else keep the old file
 			l.f.Close()
 			l.f = f
 		}

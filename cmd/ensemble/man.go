@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -19,6 +18,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/internal/atomicfile"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/filesystem"
 	"github.com/ensemble-weather/ensemble/internal/version"
 )
 
@@ -52,7 +52,7 @@ func manCommand(a *app) *cobra.Command {
 		var files []string
 		for _, p := range manual(a.root, day) {
 			path := filepath.Join(dir, "man"+p.section, p.name+"."+p.section)
-			if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
+			if err := filesystem.MkdirAll(filepath.Dir(path), 0o777); err != nil {
 				return result{}, exit.CreateError(path, err)
 			}
 			if err := atomicfile.WriteFile(path, []byte(p.text.String())); err != nil {

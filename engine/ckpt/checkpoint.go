@@ -15,6 +15,7 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/atomicfile"
 	"github.com/ensemble-weather/ensemble/internal/dirglob"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/filesystem"
 	"github.com/ensemble-weather/ensemble/internal/manifest"
 )
 
@@ -90,7 +91,7 @@ const (
 // system, so a fault of the disk is found by a later Load.
 func Save(root string, m Meta, tensors []Tensor) (dir string, err error) {
 	dir = filepath.Join(root, Name(m.Step))
-	if err := os.MkdirAll(root, 0o755); err != nil {
+	if err := filesystem.MkdirAll(root, 0o755); err != nil {
 		return "", exit.CreateError(root, err)
 	}
 	if err := checkSpace(root, tensors); err != nil {
@@ -102,7 +103,7 @@ func Save(root string, m Meta, tensors []Tensor) (dir string, err error) {
 	}
 	defer func() {
 		if err != nil {
-			os.RemoveAll(tmp) // the error that is returned is the first one
+			filesystem.RemoveAll(tmp) // the error that is returned is the first one
 		}
 	}()
 	name := "rank-0000.st"
@@ -129,7 +130,7 @@ func Save(root string, m Meta, tensors []Tensor) (dir string, err error) {
 	if err := removeAtomically(dir); err != nil {
 		return "", exit.CreateError(dir, err)
 	}
-	if err := os.Rename(tmp, dir); err != nil {
+	if err := filesystem.Rename(tmp, dir); err != nil {
 		return "", exit.CreateError(dir, err)
 	}
 	if err := atomicfile.WriteFile(filepath.Join(root, latestFile), []byte(Name(m.Step)+"\n")); err != nil {
@@ -173,15 +174,15 @@ func checkSpace(root string, tensors []Tensor) error {
 // exists in part. A folder that does not exist is no error. Folders named .trash- that a killed
 // process left are removed by RemovePartial.
 func removeAtomically(dir string) error {
-	trash, err := os.MkdirTemp(filepath.Dir(dir), ".trash-")
+	trash, err := filesystem.MkdirTemp(filepath.Dir(dir), ".trash-")
 	if err != nil {
 		return err
 	}
-	if err := os.Rename(dir, filepath.Join(trash, "x")); err != nil && !errors.Is(err, os.ErrNotExist) {
-		os.Remove(trash)
+	if err := filesystem.Rename(dir, filepath.Join(trash, "x")); err != nil && !errors.Is(err, os.ErrNotExist) {
+		filesystem.Remove(trash)
 		return err
 	}
-	return os.RemoveAll(trash)
+	return filesystem.RemoveAll(trash)
 }
 
 // readIndex reads index.json. It refuses file names with a path, which would lead out of the
@@ -192,7 +193,7 @@ func removeAtomically(dir string) error {
 func readIndex(dir string) (index, error) {
 	var x index
 	path := filepath.Join(dir, indexFile)
-	text, err := os.ReadFile(path)
+	text, err := filesystem.ReadFile(path)
 	if err != nil {
 		return x, exit.ReadError(path, err)
 	}
@@ -258,7 +259,7 @@ func readTensors(dir string, take func(Entry, []byte)) (Meta, error) {
 		bad := func(at, why string) error {
 			return &exit.Error{Code: exit.BadData, What: "the checkpoint is damaged", At: at, Why: why, Fix: "use another checkpoint"}
 		}
-		st, err := os.Stat(path)
+		st, err := filesystem.Stat(path)
 		if err != nil {
 			return x.Meta, bad(path, "the file is missing")
 		}
@@ -296,7 +297,7 @@ func readTensors(dir string, take func(Entry, []byte)) (Meta, error) {
 //
 // Errors: exit 66 or 74 if the folder cannot be read.
 func List(root string) ([]uint64, error) {
-	entries, err := os.ReadDir(root)
+	entries, err := filesystem.ReadDir(root)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
 	}
@@ -371,7 +372,7 @@ func Latest(root string) (uint64, bool) { return readPointer(root, latestFile) }
 // readPointer reads the step from a file such as LATEST. A file that is missing or malformed
 // counts as none. The step must be in the form of Name, so that no path in the file is followed.
 func readPointer(root, file string) (uint64, bool) {
-	text, err := os.ReadFile(filepath.Join(root, file))
+	text, err := filesystem.ReadFile(filepath.Join(root, file))
 	if err != nil {
 		return 0, false
 	}
@@ -397,7 +398,7 @@ func Branch(root string, step uint64) (later []uint64, err error) {
 		return nil, exit.CreateError(path, err)
 	}
 	if best, ok := Best(root); ok && best > step {
-		if err := os.Remove(filepath.Join(root, bestFile)); err != nil {
+		if err := filesystem.Remove(filepath.Join(root, bestFile)); err != nil {
 			return nil, exit.CreateError(root, err)
 		}
 	}
@@ -423,7 +424,7 @@ func setAside(root string) (later []uint64, err error) {
 		if err := removeAtomically(to); err != nil { // of an earlier branch
 			return later, exit.CreateError(root, err)
 		}
-		if err := os.Rename(filepath.Join(root, Name(step)), to); err != nil {
+		if err := filesystem.Rename(filepath.Join(root, Name(step)), to); err != nil {
 			return later, exit.CreateError(root, err)
 		}
 		later = append(later, step)
@@ -491,7 +492,7 @@ func RemovePartial(root string) error {
 	for _, path := range left {
 		if name := filepath.Base(path); strings.HasPrefix(name, ".step-") || strings.HasPrefix(name, ".trash-") ||
 			strings.HasPrefix(name, "."+latestFile) || strings.HasPrefix(name, "."+bestFile) {
-			if err := os.RemoveAll(path); err != nil {
+			if err := filesystem.RemoveAll(path); err != nil {
 				return exit.CreateError(path, err)
 			}
 		}

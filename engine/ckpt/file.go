@@ -3,17 +3,17 @@ package ckpt
 import (
 	"encoding/binary"
 	"fmt"
-	"os"
 
 	"github.com/ensemble-weather/ensemble/internal/bigmem"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/filesystem"
 )
 
 // File is an open safetensors file. It reads tensors on demand, so a file may be larger than the
 // memory. Its methods are safe for concurrent use.
 type File struct {
 	path    string
-	file    *os.File
+	file    filesystem.File
 	header  *Header
 	entries map[string]Entry
 }

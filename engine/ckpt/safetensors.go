@@ -16,6 +16,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/internal/atomicfile"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/filesystem"
 )
 
 // maxHeader limits the JSON header to 100 MB, as the reference implementation does.
@@ -291,15 +292,15 @@ func ReadFile(path string) ([]Tensor, map[string]string, error) {
 
 // open opens a file and reads its header. The caller closes the file. Content of another known
 // format is named in the error.
-func open(path string) (*os.File, *Header, error) {
-	st, err := os.Stat(path)
+func open(path string) (filesystem.File, *Header, error) {
+	st, err := filesystem.Stat(path)
 	if err != nil {
 		return nil, nil, exit.ReadError(path, err)
 	}
 	if !st.Mode().IsRegular() { // opening a pipe would block
 		return nil, nil, &exit.Error{Code: exit.BadData, What: "not a regular file", At: path, Why: "it is a " + fileKind(st.Mode()), Fix: "give the path of a safetensors file"}
 	}
-	file, err := os.Open(path)
+	file, err := filesystem.Open(path)
 	if err != nil {
 		return nil, nil, exit.ReadError(path, err)
 	}

@@ -7,10 +7,10 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"os"
 	"slices"
 
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/filesystem"
 )
 
 // MachineFormat is the version of files of machines.
@@ -68,7 +68,7 @@ func (m *Machine) Write(w io.Writer) error {
 // Errors: *exit.Error; 65 for a file that is truncated, of another version, or has numbers that no machine has; 66 and 74 as
 // exit.ReadError.
 func ReadMachine(path string) (*Machine, error) {
-	f, err := os.Open(path)
+	f, err := filesystem.Open(path)
 	if err != nil {
 		return nil, exit.ReadError(path, err)
 	}

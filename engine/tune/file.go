@@ -19,6 +19,7 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/atomicfile"
 	"github.com/ensemble-weather/ensemble/internal/dirglob"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/filesystem"
 )
 
 // The format number and the limits of a file.
@@ -48,7 +49,7 @@ type file struct {
 //
 // Errors: a file that is no regular file, is damaged, or belongs to another machine.
 func load(path string, m Machine) (map[string]Entry, error) {
-	at, err := os.Stat(path)
+	at, err := filesystem.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -58,7 +59,7 @@ func load(path string, m Machine) (map[string]Entry, error) {
 	if !at.Mode().IsRegular() { // opening a pipe would block
 		return nil, fmt.Errorf("not a regular file: %v", at.Mode())
 	}
-	f, err := os.Open(path)
+	f, err := filesystem.Open(path)
 	if err != nil {
 		return nil, err
 	}
@@ -131,7 +132,7 @@ func encode(m Machine, all map[string]Entry) ([]byte, error) {
 // A file that cannot be read is passed to lost and replaced.
 func update(path string, m Machine, fresh map[string]Entry, lost func(error)) (map[string]Entry, error) {
 	dir := filepath.Dir(path)
-	if err := os.MkdirAll(dir, 0o777); err != nil {
+	if err := filesystem.MkdirAll(dir, 0o777); err != nil {
 		return nil, exit.CreateError(dir, err)
 	}
 	release, locked, err := lock(dir)
@@ -167,12 +168,12 @@ func update(path string, m Machine, fresh map[string]Entry, lost func(error)) (m
 // Errors: *exit.Error if another process holds the lock for longer than lockWait.
 func lock(dir string) (release func(), locked bool, err error) {
 	path := filepath.Join(dir, lockFile)
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o666)
+	f, err := filesystem.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o666)
 	if err != nil {
 		return nil, false, exit.CreateError(path, err)
 	}
 	for start := time.Now(); ; time.Sleep(5 * time.Millisecond) {
-		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		err := filesystem.Flock(f, unix.LOCK_EX|unix.LOCK_NB)
 		switch {
 		case err == nil:
 			return func() { f.Close() }, true, nil // closing unlocks
@@ -192,7 +193,7 @@ func lock(dir string) (release func(), locked bool, err error) {
 func tidy(dir, keep string) {
 	left, _ := dirglob.In(dir, "."+filepath.Base(keep)+".partial-*")
 	for _, path := range left {
-		os.Remove(path)
+		filesystem.Remove(path)
 	}
 	type table struct {
 		path    string
@@ -201,12 +202,12 @@ func tidy(dir, keep string) {
 	var tables []table
 	names, _ := dirglob.In(dir, prefix+"*"+suffix)
 	for _, path := range names {
-		if at, err := os.Lstat(path); err == nil && path != keep {
+		if at, err := filesystem.Lstat(path); err == nil && path != keep {
 			tables = append(tables, table{path, at.ModTime()})
 		}
 	}
 	slices.SortFunc(tables, func(a, b table) int { return b.written.Compare(a.written) })
 	for _, t := range tables[min(maxFiles-1, len(tables)):] {
-		os.Remove(t.path)
+		filesystem.Remove(t.path)
 	}
 }

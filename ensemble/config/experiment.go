@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io/fs"
 	"net/url"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -16,6 +15,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/config/schema"
 	"github.com/ensemble-weather/ensemble/internal/dirglob"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/filesystem"
 	"github.com/ensemble-weather/ensemble/internal/humanise"
 	"github.com/ensemble-weather/ensemble/internal/nearest"
 )
@@ -286,7 +286,7 @@ func readExperiment(path string) (*ExperimentConfig, error) {
 	if filepath.Ext(path) != ".yaml" {
 		path = filepath.Join(path, ExperimentFileName)
 	}
-	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+	if _, err := filesystem.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		return nil, experimentNotFound(path)
 	}
 	e, err := load(ExperimentSchema, Sources{Files: []string{path}})

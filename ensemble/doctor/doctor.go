@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -24,6 +23,7 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/cpuinfo"
 	"github.com/ensemble-weather/ensemble/internal/dl"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/filesystem"
 	"github.com/ensemble-weather/ensemble/internal/version"
 	"github.com/ensemble-weather/ensemble/io/decode"
 	"github.com/ensemble-weather/ensemble/spatial/comm/mpi"
@@ -136,7 +136,7 @@ func SystemMemory() Memory { return memory("/proc/meminfo", "/sys/fs/cgroup") }
 // memory reads /proc/meminfo, and the limits of a control group (cgroup v2) if they are lower.
 func memory(meminfo, cgroup string) Memory {
 	var m Memory
-	f, err := os.Open(meminfo)
+	f, err := filesystem.Open(meminfo)
 	if err != nil {
 		return m
 	}
@@ -158,7 +158,7 @@ func memory(meminfo, cgroup string) Memory {
 		}
 	}
 	read := func(name string) (int64, bool) {
-		text, err := os.ReadFile(filepath.Join(cgroup, name))
+		text, err := filesystem.ReadFile(filepath.Join(cgroup, name))
 		if err != nil {
 			return 0, false
 		}
@@ -186,7 +186,7 @@ func disk(dir string) Disk {
 		return d
 	}
 	d.FreeBytes = int64(st.Bavail) * st.Bsize
-	f, err := os.CreateTemp(dir, ".ensemble-doctor-")
+	f, err := filesystem.CreateTemp(dir, ".ensemble-doctor-")
 	if err != nil {
 		var at *fs.PathError // without the temporary file name
 		if errors.As(err, &at) {
@@ -195,10 +195,10 @@ func disk(dir string) Disk {
 		d.Problem = "not writable: " + err.Error()
 		return d
 	}
-	defer os.Remove(f.Name())
+	defer filesystem.Remove(f.Name())
 	defer f.Close()
 	d.Writable = true
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+	if err := filesystem.Flock(f, unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		d.Problem = "no file locks: " + err.Error() + "; concurrent runs are prevented by leases only"
 		return d
 	}

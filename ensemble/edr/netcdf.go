@@ -3,11 +3,11 @@ package edr
 import (
 	"context"
 	"net/http"
-	"os"
 	"path/filepath"
 	"time"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/internal/filesystem"
 	"github.com/ensemble-weather/ensemble/internal/manifest"
 	"github.com/ensemble-weather/ensemble/internal/version"
 	"github.com/ensemble-weather/ensemble/io/product"
@@ -27,11 +27,11 @@ func (s *Service) netCDF(ctx context.Context, f *forecast, sel *selection, q *re
 		Title: "Values of the products of " + f.of.Name, Source: "ensemble", ForecastType: "post-processed ensemble", Command: q.line, Version: version.String(),
 		Members: m.MembersUsed, Control: m.ControlPolicy, DDOF: m.SpreadDDOF, Coupling: m.Coupling, LeadsRead: m.LeadsRead, Fallback: m.Fallback,
 		ModelChecksum: m.ModelChecksum, Inputs: gridFiles(m)}}
-	dir, err := os.MkdirTemp("", "ensemble-query-")
+	dir, err := filesystem.MkdirTemp("", "ensemble-query-")
 	if err != nil {
 		return Answer{}, err
 	}
-	defer os.RemoveAll(dir)
+	defer filesystem.RemoveAll(dir)
 	pool, err := s.decoder()
 	if err != nil {
 		return Answer{}, err
@@ -40,7 +40,7 @@ func (s *Service) netCDF(ctx context.Context, f *forecast, sel *selection, q *re
 	if err := product.WriteNetCDF(ctx, pool, path, p, product.Options{Profile: product.CDOProfile}); err != nil {
 		return Answer{}, err
 	}
-	text, err := os.ReadFile(path)
+	text, err := filesystem.ReadFile(path)
 	return Answer{Status: http.StatusOK, Type: typeNetCDF, Body: text}, err
 }
 

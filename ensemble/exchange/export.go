@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -16,6 +15,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/model/network"
 	"github.com/ensemble-weather/ensemble/ensemble/model/task"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/filesystem"
 	"github.com/ensemble-weather/ensemble/internal/jsonfile"
 	"github.com/ensemble-weather/ensemble/internal/manifest"
 	"github.com/ensemble-weather/ensemble/io/product"
@@ -112,7 +112,7 @@ func Export(ctx context.Context, o ExportOptions) (*ExportResult, error) {
 	if err := checkReplaceable(filepath.Join(o.Out, ExportFile), doc.Source, o.Overwrite, "an export"); err != nil {
 		return nil, err
 	}
-	if err := os.MkdirAll(o.Out, 0o755); err != nil {
+	if err := filesystem.MkdirAll(o.Out, 0o755); err != nil {
 		return nil, exit.CreateError(o.Out, err)
 	}
 	doc.Inputs = inputNames(m)

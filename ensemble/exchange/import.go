@@ -15,7 +15,6 @@ import (
 	"fmt"
 	"io/fs"
 	"math"
-	"os"
 	"path/filepath"
 	"slices"
 
@@ -25,6 +24,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/model"
 	"github.com/ensemble-weather/ensemble/ensemble/model/network"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/filesystem"
 	"github.com/ensemble-weather/ensemble/internal/jsonfile"
 	"github.com/ensemble-weather/ensemble/internal/manifest"
 	"github.com/ensemble-weather/ensemble/io/product"
@@ -261,7 +261,7 @@ func (a *Architecture) apply(ctx context.Context, o ImportOptions, w model.Weigh
 // Errors: exit 73 if the file exists with another source and the policy does not allow to
 // replace it.
 func checkReplaceable(path string, source manifest.File, policy product.Overwrite, what string) error {
-	text, err := os.ReadFile(path)
+	text, err := filesystem.ReadFile(path)
 	var have struct {
 		Source manifest.File `json:"source"`
 	}
@@ -291,7 +291,7 @@ func (a *Architecture) save(o ImportOptions, w model.Weights) error {
 	if err := checkReplaceable(path, source, o.Overwrite, "a network"); err != nil {
 		return err
 	}
-	if err := os.MkdirAll(o.Out, 0o755); err != nil {
+	if err := filesystem.MkdirAll(o.Out, 0o755); err != nil {
 		return exit.CreateError(o.Out, err)
 	}
 	tensors := make([]ckpt.Tensor, len(w))

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -19,6 +18,7 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/answer"
 	"github.com/ensemble-weather/ensemble/internal/atomicfile"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/filesystem"
 	"github.com/ensemble-weather/ensemble/internal/humanise"
 	"github.com/ensemble-weather/ensemble/internal/manifest"
 	"github.com/ensemble-weather/ensemble/internal/version"
@@ -115,7 +115,7 @@ func (o *BundleOptions) check(r *record.Record) (licence []byte, err error) {
 			return nil, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("invalid author %q", a), At: "--author", Fix: `write "Family name, given names"`}
 		}
 	}
-	if licence, err = os.ReadFile(o.Licence); err != nil {
+	if licence, err = filesystem.ReadFile(o.Licence); err != nil {
 		return nil, exit.ReadError(o.Licence, err)
 	}
 	if len(bytes.TrimSpace(licence)) == 0 {
@@ -144,7 +144,7 @@ func (o *BundleOptions) citation(r *record.Record) string {
 // sources returns the record and the files that define the experiment.
 func (o *BundleOptions) sources(r *record.Record) (out []entry, err error) {
 	path := filepath.Join(o.Results, record.File)
-	text, err := os.ReadFile(path)
+	text, err := filesystem.ReadFile(path)
 	if err != nil {
 		return nil, exit.ReadError(path, err)
 	}
@@ -195,7 +195,7 @@ func (o *BundleOptions) tables(r *record.Record) (out []entry, err error) {
 // read reads a file of the results and compares it with its recorded checksum.
 func (o *BundleOptions) read(name, sum string) ([]byte, error) {
 	path := filepath.Join(o.Results, name)
-	text, err := os.ReadFile(path)
+	text, err := filesystem.ReadFile(path)
 	if err != nil {
 		return nil, exit.ReadError(path, err)
 	}
@@ -207,11 +207,11 @@ func (o *BundleOptions) read(name, sum string) ([]byte, error) {
 
 // figures returns the page of each first seed, and of the test periods.
 func (o *BundleOptions) figures(r *record.Record) (out []entry, err error) {
-	tmp, err := os.MkdirTemp("", "bundle-")
+	tmp, err := filesystem.MkdirTemp("", "bundle-")
 	if err != nil {
 		return nil, err
 	}
-	defer os.RemoveAll(tmp)
+	defer filesystem.RemoveAll(tmp)
 	drawn := map[[2]string]bool{}
 	for i := range r.Runs {
 		run := &r.Runs[i]
@@ -232,7 +232,7 @@ func (o *BundleOptions) figures(r *record.Record) (out []entry, err error) {
 		if err != nil || e.IsDir() {
 			return err
 		}
-		text, err := os.ReadFile(path)
+		text, err := filesystem.ReadFile(path)
 		if err != nil {
 			return err
 		}

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -20,6 +19,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/run/trained"
 	"github.com/ensemble-weather/ensemble/internal/answer"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/filesystem"
 	"github.com/ensemble-weather/ensemble/internal/rundir"
 	"github.com/ensemble-weather/ensemble/io/table"
 	"github.com/ensemble-weather/ensemble/postproc/report"
@@ -192,7 +192,7 @@ func collectRun(dir string) (*CollectedRun, error) {
 	if r.Scores, err = trained.ReadScores(dir); err != nil {
 		return nil, err
 	}
-	if text, err := os.ReadFile(filepath.Join(dir, "environment.json")); err == nil {
+	if text, err := filesystem.ReadFile(filepath.Join(dir, "environment.json")); err == nil {
 		var e rundir.Environment
 		if json.Unmarshal(text, &e) == nil {
 			r.Seed, r.Program = int(e.Seed), e.Version
@@ -238,7 +238,7 @@ func (r *CollectedRun) findExperiment(dir string) error {
 			r.ToQuality = own.SecondsToQuality(r.Variant, r.Seed)
 			return nil
 		}
-		if _, err := os.Stat(filepath.Join(at, experimentFile)); err == nil {
+		if _, err := filesystem.Stat(filepath.Join(at, experimentFile)); err == nil {
 			r.Experiment, r.Run = filepath.Base(at), filepath.ToSlash(below)
 			r.Variant, _, _ = strings.Cut(r.Run, "/")
 			return nil
@@ -266,7 +266,7 @@ const scoresTable = "scores.parquet"
 //
 // Errors: exit 73 and 74.
 func (c *Collection) Save(dir string) error {
-	if err := os.MkdirAll(dir, 0o777); err != nil {
+	if err := filesystem.MkdirAll(dir, 0o777); err != nil {
 		return exit.CreateError(dir, err)
 	}
 	path := filepath.Join(dir, scoresTable)

@@ -21,6 +21,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/run/protocol"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/fetch"
+	"github.com/ensemble-weather/ensemble/internal/filesystem"
 	"github.com/ensemble-weather/ensemble/internal/humanise"
 	"github.com/ensemble-weather/ensemble/internal/manifest"
 )
@@ -101,7 +102,7 @@ func (o *Options) synthesize(ctx context.Context, dir string) error {
 	if p, err = p.Subset(m.First, m.Last, m.Dates, m.Rows, m.Columns, m.Members); err != nil {
 		return err
 	}
-	text, err := os.ReadFile(filepath.Join(dir, protocol.SyntheticRecord))
+	text, err := filesystem.ReadFile(filepath.Join(dir, protocol.SyntheticRecord))
 	var made struct{ Complete bool }
 	if err == nil && json.Unmarshal(text, &made) == nil && made.Complete {
 		return nil
@@ -121,7 +122,7 @@ func (o *Options) dataDir() (string, error) {
 		places = []string{filepath.Join(root, c.Name), string(c.Data.Folder)}
 	}
 	for _, p := range places {
-		if st, err := os.Stat(p); p != "" && err == nil && st.IsDir() {
+		if st, err := filesystem.Stat(p); p != "" && err == nil && st.IsDir() {
 			return p, nil
 		}
 	}
@@ -150,7 +151,7 @@ func (o *Options) dataFix() string {
 func (o *Options) fetchMissing(ctx context.Context, folder string) error {
 	var absent []config.ExperimentFile
 	for _, f := range o.Experiment.Data.Files {
-		if _, err := os.Stat(filepath.Join(folder, f.Path)); errors.Is(err, fs.ErrNotExist) {
+		if _, err := filesystem.Stat(filepath.Join(folder, f.Path)); errors.Is(err, fs.ErrNotExist) {
 			absent = append(absent, f)
 		}
 	}
@@ -164,7 +165,7 @@ func (o *Options) fetchMissing(ctx context.Context, folder string) error {
 			o.Warn("downloading " + f.URL)
 		}
 		path := filepath.Join(folder, f.Path)
-		if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
+		if err := filesystem.MkdirAll(filepath.Dir(path), 0o777); err != nil {
 			return exit.CreateError(path, err)
 		}
 		if err := fetch.File(ctx, o.client, f.URL, path, f.SHA256); err != nil {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -17,6 +16,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/run/trained"
 	"github.com/ensemble-weather/ensemble/internal/atomicfile"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/filesystem"
 	"github.com/ensemble-weather/ensemble/internal/manifest"
 	"github.com/ensemble-weather/ensemble/internal/version"
 	"github.com/ensemble-weather/ensemble/postproc/score"
@@ -87,7 +87,7 @@ func (o *Options) expect(ctx context.Context) (*Result, error) {
 func (o *Options) writeExpectations(r *record.Record, results []*score.Result) error {
 	e := *o.Experiment
 	path := filepath.Join(e.Dir, config.ExperimentFileName)
-	text, err := os.ReadFile(path)
+	text, err := filesystem.ReadFile(path)
 	if err != nil {
 		return exit.ReadError(path, err)
 	}

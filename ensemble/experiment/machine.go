@@ -16,6 +16,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/record"
 	"github.com/ensemble-weather/ensemble/internal/cpuinfo"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/filesystem"
 	"github.com/ensemble-weather/ensemble/internal/jsonfile"
 )
 
@@ -57,7 +58,7 @@ func machineRecord(ctx context.Context, version, device string, threads int) rec
 // Errors: exit 73 if the run was started on a different machine.
 func (o *Options) checkSameMachine(ctx context.Context, dir, device string) error {
 	here := machineRecord(ctx, o.Version, device, o.Threads)
-	if _, missing := os.Stat(dir); missing != nil || o.Overwrite {
+	if _, missing := filesystem.Stat(dir); missing != nil || o.Overwrite {
 		return writeMachine(dir, &here)
 	}
 	why := machineDifferences(dir, &here)
@@ -73,7 +74,7 @@ const machineSuffix = ".machine.json"
 
 // writeMachine saves the machine of a run or log.
 func writeMachine(made string, here *record.Machine) error {
-	if err := os.MkdirAll(filepath.Dir(made), 0o777); err != nil {
+	if err := filesystem.MkdirAll(filepath.Dir(made), 0o777); err != nil {
 		return exit.CreateError(made, err)
 	}
 	return jsonfile.Write(made+machineSuffix, here)
@@ -83,7 +84,7 @@ func writeMachine(made string, here *record.Machine) error {
 // may change results, except the program version; nil if no machine was saved.
 func machineDifferences(made string, here *record.Machine) (why []string) {
 	var there record.Machine
-	text, err := os.ReadFile(made + machineSuffix)
+	text, err := filesystem.ReadFile(made + machineSuffix)
 	if err != nil || json.Unmarshal(text, &there) != nil {
 		return nil
 	}
@@ -103,7 +104,7 @@ var glibcVersion = regexp.MustCompile(`GNU C Library [^\n]*release version ([0-9
 // glibc is the version of the loaded GNU C library; "" for other C libraries. maps is
 // /proc/self/maps.
 func glibc(maps string) string {
-	f, err := os.Open(maps)
+	f, err := filesystem.Open(maps)
 	if err != nil {
 		return ""
 	}
@@ -113,7 +114,7 @@ func glibc(maps string) string {
 		if len(fields) < 6 || !strings.Contains(fields[5], "/libc.so") && !strings.Contains(fields[5], "/libc-") {
 			continue
 		}
-		text, err := os.ReadFile(fields[5])
+		text, err := filesystem.ReadFile(fields[5])
 		if err != nil {
 			return ""
 		}

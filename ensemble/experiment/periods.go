@@ -2,7 +2,6 @@ package experiment
 
 import (
 	"context"
-	"os"
 	"path/filepath"
 	"strconv"
 
@@ -14,6 +13,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/run/samples"
 	"github.com/ensemble-weather/ensemble/ensemble/run/trained"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/filesystem"
 	"github.com/ensemble-weather/ensemble/io/table"
 	"github.com/ensemble-weather/ensemble/postproc/report"
 	"github.com/ensemble-weather/ensemble/postproc/score"
@@ -77,7 +77,7 @@ func (o *Options) addPeriods(ctx context.Context, r *record.Record, results []*s
 // Errors: exit 73 and 74.
 func savePeriods(dir string, r *record.Record) error {
 	folder := filepath.Join(dir, "report")
-	if err := os.MkdirAll(folder, 0o777); err != nil {
+	if err := filesystem.MkdirAll(folder, 0o777); err != nil {
 		return exit.CreateError(folder, err)
 	}
 	s := periods.Skill{Periods: r.Periods, Trends: r.Trends}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -14,6 +13,7 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/answer"
 	"github.com/ensemble-weather/ensemble/internal/atomicfile"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/filesystem"
 	"github.com/ensemble-weather/ensemble/internal/humanise"
 	"github.com/ensemble-weather/ensemble/postproc/score"
 )
@@ -45,7 +45,7 @@ func Reproduce(ctx context.Context, path string, o Options) (*Reproduced, error)
 			Why: "they would be compared with themselves", Fix: "give another directory with --out"}
 	}
 	source := filepath.Join(o.Dir, "source")
-	if err := os.MkdirAll(source, 0o777); err != nil {
+	if err := filesystem.MkdirAll(source, 0o777); err != nil {
 		return nil, exit.CreateError(source, err)
 	}
 	for _, s := range was.Sources {

@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -27,6 +26,7 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/answer"
 	"github.com/ensemble-weather/ensemble/internal/dirglob"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/filesystem"
 	"github.com/ensemble-weather/ensemble/internal/manifest"
 	"github.com/ensemble-weather/ensemble/internal/progress"
 	"github.com/ensemble-weather/ensemble/internal/rundir"
@@ -130,7 +130,7 @@ func (o *Options) open(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	if err := os.MkdirAll(o.Dir, 0o777); err != nil {
+	if err := filesystem.MkdirAll(o.Dir, 0o777); err != nil {
 		return exit.CreateError(o.Dir, err)
 	}
 	o.data, err = o.prepareData(ctx)
@@ -179,7 +179,7 @@ func (o *Options) trainAll(ctx context.Context, r *record.Record, d *dataset) (e
 func (o *Options) sources() (out []record.Source, err error) {
 	for _, name := range []string{config.ExperimentFileName, o.Experiment.Config} {
 		path := filepath.Join(o.Experiment.Dir, name)
-		text, err := os.ReadFile(path)
+		text, err := filesystem.ReadFile(path)
 		if err != nil {
 			return nil, exit.ReadError(path, err)
 		}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"regexp"
 	"runtime"
@@ -18,6 +17,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/run/train"
 	"github.com/ensemble-weather/ensemble/internal/atomicfile"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/filesystem"
 	"github.com/ensemble-weather/ensemble/internal/manifest"
 )
 
@@ -118,7 +118,7 @@ const studyConfig = "train.yaml"
 // writeSources writes experiment.yaml, with the checksums of the data, and the configuration of the study into its
 // directory, and loads them.
 func (t *studyTrainer) writeSources(ctx context.Context, x *Options) (err error) {
-	if err := os.MkdirAll(t.Dir, 0o777); err != nil {
+	if err := filesystem.MkdirAll(t.Dir, 0o777); err != nil {
 		return exit.CreateError(t.Dir, err)
 	}
 	if err := atomicfile.WriteFile(filepath.Join(t.Dir, studyConfig), t.base.YAMLBelow(x.Data)); err != nil {
@@ -216,7 +216,7 @@ func (o *Options) recordStudy(ctx context.Context) (*Result, error) {
 
 // IsStudy reports whether a directory has the results of a study.
 func IsStudy(dir string) bool {
-	_, err := os.Stat(filepath.Join(dir, experimentFile))
+	_, err := filesystem.Stat(filepath.Join(dir, experimentFile))
 	return err == nil
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/filesystem"
 	"github.com/ensemble-weather/ensemble/postproc/score"
 )
 
@@ -43,7 +44,7 @@ func (l TestLook) isAgain(o TestLook) bool {
 // Errors: exit 65 for a damaged log, 74.
 func readLooks(dir string) (looks []TestLook, err error) {
 	path := filepath.Join(dir, looksFile)
-	text, err := os.ReadFile(path)
+	text, err := filesystem.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	} else if err != nil {
@@ -102,7 +103,7 @@ func addLook(dir string, look TestLook) error {
 		return err
 	}
 	path := filepath.Join(dir, looksFile)
-	f, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o666)
+	f, err := filesystem.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o666)
 	if err != nil {
 		return exit.CreateError(path, err)
 	}

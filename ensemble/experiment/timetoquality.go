@@ -3,7 +3,6 @@ package experiment
 import (
 	"context"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 
@@ -13,6 +12,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/run/train/quality"
 	"github.com/ensemble-weather/ensemble/internal/answer"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/filesystem"
 	"github.com/ensemble-weather/ensemble/internal/manifest"
 	"github.com/ensemble-weather/ensemble/internal/rundir"
 	"github.com/ensemble-weather/ensemble/postproc/score"
@@ -40,11 +40,11 @@ func (o *Options) enableTiming(t *train.Options, variant string, seed int) error
 		return nil
 	}
 	log := o.mllogPath(variant, seed)
-	_, missing := os.Stat(log)
+	_, missing := filesystem.Stat(log)
 	if _, err := rundir.ReadManifest(t.RunDir); err == nil && missing == nil && !o.Overwrite {
 		return nil
 	}
-	if err := os.Remove(log); err != nil && missing == nil {
+	if err := filesystem.Remove(log); err != nil && missing == nil {
 		return exit.CreateError(log, err)
 	}
 	t.Resume, t.Overwrite = "", true
@@ -85,7 +85,7 @@ func (o *Options) timeTraining(ctx context.Context, c *config.TrainConfig, log s
 	}
 	dir := log[:len(log)-len(filepath.Ext(log))]
 	part := dir + ".part"
-	if err := os.RemoveAll(part); err != nil {
+	if err := filesystem.RemoveAll(part); err != nil {
 		return exit.CreateError(part, err)
 	}
 	t := train.Options{Config: c, RunDir: dir, Overwrite: true, Version: o.Version, Stop: o.Stop, Timings: o.Timings, Progress: o.Progress, Warn: o.Warn, Timing: o.timingOptions(part)}
@@ -96,10 +96,10 @@ func (o *Options) timeTraining(ctx context.Context, c *config.TrainConfig, log s
 	if err := writeMachine(log, machine); err != nil {
 		return err
 	}
-	if err := os.Rename(part, log); err != nil {
+	if err := filesystem.Rename(part, log); err != nil {
 		return exit.CreateError(log, err)
 	}
-	return exit.CreateError(dir, os.RemoveAll(dir))
+	return exit.CreateError(dir, filesystem.RemoveAll(dir))
 }
 
 // timesToQuality reads the logs of all variants with the given seeds.

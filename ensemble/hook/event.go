@@ -3,11 +3,11 @@ package hook
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"os"
 	"path/filepath"
 	"time"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/internal/filesystem"
 	"github.com/ensemble-weather/ensemble/internal/manifest"
 	"github.com/ensemble-weather/ensemble/io/product"
 )
@@ -68,7 +68,7 @@ type products struct {
 func readProducts(out, name string) (*products, error) {
 	dir := filepath.Join(out, name)
 	path := filepath.Join(dir, manifest.Name)
-	text, err := os.ReadFile(path)
+	text, err := filesystem.ReadFile(path)
 	if err != nil {
 		return nil, err
 	}

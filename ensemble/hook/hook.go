@@ -6,7 +6,6 @@ import (
 	"errors"
 	"io/fs"
 	"log/slog"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -15,6 +14,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/internal/backoff"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/filesystem"
 )
 
 // maxDelay is the longest delay between attempts, unless the receiver asks for a longer one.
@@ -89,7 +89,7 @@ func (h *Hook) Configure(call config.Hook, delay time.Duration) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if to == nil {
-		if err := os.Remove(h.file); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := filesystem.Remove(h.file); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return exit.CreateError(h.file, err)
 		}
 		h.to, h.records = nil, nil

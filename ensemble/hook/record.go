@@ -5,10 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"time"
 
+	"github.com/ensemble-weather/ensemble/internal/filesystem"
 	"github.com/ensemble-weather/ensemble/internal/jsonfile"
 )
 
@@ -48,7 +48,7 @@ type records struct {
 //
 // Errors: those of reading; a damaged file.
 func readRecords(path string) (map[string]*record, error) {
-	text, err := os.ReadFile(path)
+	text, err := filesystem.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return map[string]*record{}, nil
 	} else if err != nil {
@@ -71,7 +71,7 @@ func readRecords(path string) (map[string]*record, error) {
 
 // writeRecords writes the file of records.
 func writeRecords(path string, all map[string]*record) error {
-	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
+	if err := filesystem.MkdirAll(filepath.Dir(path), 0o777); err != nil {
 		return err
 	}
 	return jsonfile.Write(path, records{recordSchema, all})
@@ -79,6 +79,6 @@ func writeRecords(path string, all map[string]*record) error {
 
 // isGone reports whether an initialisation has no directory any more. One without a manifest is being replaced.
 func isGone(out, name string) bool {
-	_, err := os.Lstat(filepath.Join(out, name))
+	_, err := filesystem.Lstat(filepath.Join(out, name))
 	return errors.Is(err, fs.ErrNotExist)
 }

@@ -11,13 +11,13 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"os"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/filesystem"
 )
 
 // Limits of responses.
@@ -57,7 +57,7 @@ func newWebhook(call config.Hook, version string) (receiver, error) {
 // secrets reads the file of secrets, one in each line. It is read before each attempt, so that secrets change without a
 // reload.
 func (w *webhook) secrets() (keys [][]byte, err error) {
-	f, err := os.Open(w.secretFile)
+	f, err := filesystem.Open(w.secretFile)
 	if err != nil {
 		return nil, err
 	}

@@ -4,10 +4,10 @@ import (
 	"encoding/json"
 	"errors"
 	"io/fs"
-	"os"
 	"path/filepath"
 
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/filesystem"
 	"github.com/ensemble-weather/ensemble/internal/jsonfile"
 	"github.com/ensemble-weather/ensemble/postproc/score"
 )
@@ -30,7 +30,7 @@ func SaveCoupling(dir string, rows []score.Coupling) error {
 // Errors: exit 66 or 74 if the file cannot be read, exit 65 if it is damaged.
 func loadCoupling(dir string) (rows []score.Coupling, err error) {
 	path := filepath.Join(dir, couplingFile)
-	text, err := os.ReadFile(path)
+	text, err := filesystem.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	} else if err != nil {

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"regexp"
 	"strconv"
@@ -12,6 +11,7 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/ckpt"
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/filesystem"
 	"github.com/ensemble-weather/ensemble/postproc/drift"
 )
 
@@ -88,7 +88,7 @@ func (d *Drift) Save(path string) error {
 // Errors: exit 65 if it does not match the model.
 func (m *Model) LoadDrift(dir string) (*Drift, error) {
 	path := filepath.Join(dir, DriftFile)
-	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+	if _, err := filesystem.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
 	tensors, meta, err := ckpt.ReadFile(path)

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 
@@ -20,6 +19,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/model/task"
 	"github.com/ensemble-weather/ensemble/ensemble/team"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/filesystem"
 	"github.com/ensemble-weather/ensemble/internal/jsonfile"
 	"github.com/ensemble-weather/ensemble/postproc/dist"
 	"github.com/ensemble-weather/ensemble/postproc/score"
@@ -114,7 +114,7 @@ type Description struct {
 //
 // Errors: exit 73 or 74; each file is replaced atomically.
 func (m *Model) Save(dir string) error {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	if err := filesystem.MkdirAll(dir, 0o755); err != nil {
 		return exit.CreateError(dir, err)
 	}
 	k := &m.Task
@@ -186,7 +186,7 @@ func (m *Model) WeightFiles(n int) map[string]*Weights {
 //
 // Errors: as Save.
 func (m *Model) SaveDescription(dir string) error {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	if err := filesystem.MkdirAll(dir, 0o755); err != nil {
 		return exit.CreateError(dir, err)
 	}
 	if err := task.SaveBaselines(filepath.Join(dir, task.BaselinesFile), m.Baselines); err != nil {
@@ -249,7 +249,7 @@ func damagedError(dir string) func(why string) error {
 // Errors: as Load.
 func LoadDescription(dir string) (*Model, *Description, error) {
 	path := filepath.Join(dir, File)
-	text, err := os.ReadFile(path)
+	text, err := filesystem.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil, &exit.Error{Code: exit.NotYet, What: "no trained model", At: path,
 			Why: "the training did not finish, or the folder is not a run directory", Fix: "train first: ensemble train -c FILE --run-dir DIR", Err: err}

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
-	"os"
 	"path"
 	"path/filepath"
 	"slices"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/filesystem"
 	"github.com/ensemble-weather/ensemble/internal/jsonfile"
 	"github.com/ensemble-weather/ensemble/internal/manifest"
 	"github.com/ensemble-weather/ensemble/postproc/score"
@@ -205,13 +205,13 @@ const maxSize = 64 << 20
 // Errors: exit 66 if there is none; 65 if it is damaged, modified or of another schema; 74 if
 // reading fails.
 func Read(path string) (*Record, error) {
-	if st, err := os.Stat(path); err == nil && st.IsDir() {
+	if st, err := filesystem.Stat(path); err == nil && st.IsDir() {
 		path = filepath.Join(path, File)
 	}
-	if st, err := os.Stat(path); err == nil && st.Size() > maxSize {
+	if st, err := filesystem.Stat(path); err == nil && st.Size() > maxSize {
 		return nil, badRecord(path, "not a record", fmt.Sprintf("%d bytes exceed the limit of %d", st.Size(), maxSize))
 	}
-	text, err := os.ReadFile(path)
+	text, err := filesystem.ReadFile(path)
 	if err != nil {
 		return nil, exit.ReadError(path, err)
 	}

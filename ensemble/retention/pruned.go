@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"time"
 
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/filesystem"
 	"github.com/ensemble-weather/ensemble/internal/jsonfile"
 	"github.com/ensemble-weather/ensemble/io/product"
 )
@@ -31,7 +31,7 @@ func PrunedFile(out string) string { return filepath.Join(out, product.StateDir,
 // Errors: exit 65 for a damaged list; those of reading.
 func ReadPruned(out string) (map[string]time.Time, error) {
 	path := PrunedFile(out)
-	text, err := os.ReadFile(path)
+	text, err := filesystem.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	} else if err != nil {

@@ -9,15 +9,14 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
-	"github.com/ensemble-weather/ensemble/internal/atomicfile"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/filesystem"
 	"github.com/ensemble-weather/ensemble/internal/lease"
 	"github.com/ensemble-weather/ensemble/io/product"
 )
@@ -65,7 +64,7 @@ func Prune(o Options) (r *Result, err error) {
 	if o.Now.IsZero() {
 		o.Now = time.Now()
 	}
-	if st, err := os.Stat(o.Out); err != nil || !st.IsDir() {
+	if st, err := filesystem.Stat(o.Out); err != nil || !st.IsDir() {
 		return nil, &exit.Error{Code: exit.NotYet, What: "no product directory", At: o.Out, Fix: "give the --out of `ensemble predict` or `ensemble serve`", Err: err}
 	}
 	r = &Result{Out: o.Out, Removed: o.Remove, Pruned: []Init{}, Held: []Init{}}
@@ -73,7 +72,7 @@ func Prune(o Options) (r *Result, err error) {
 		return r, o.report(r)
 	}
 	state := filepath.Join(o.Out, product.StateDir)
-	if err := os.MkdirAll(state, 0o777); err != nil {
+	if err := filesystem.MkdirAll(state, 0o777); err != nil {
 		return nil, exit.CreateError(state, err)
 	}
 	lock, err := lease.Take(filepath.Join(state, ".prune.lock"), "pruning of "+o.Out)
@@ -81,7 +80,7 @@ func Prune(o Options) (r *Result, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, lock.Release()) }()
-	if err := os.RemoveAll(filepath.Join(o.Out, trashDir)); err != nil { // of a run that was killed
+	if err := filesystem.RemoveAll(filepath.Join(o.Out, trashDir)); err != nil { // of a run that was killed
 		return nil, exit.CreateError(filepath.Join(o.Out, trashDir), err)
 	}
 	if err := o.report(r); err != nil {
@@ -134,7 +133,7 @@ func (o Options) report(r *Result) error {
 func (o Options) whyHeld(name string, links map[string]string, unfinished error) string {
 	init, _ := product.ParseInitName(name)
 	lock := filepath.Join(o.Out, product.LockName(init))
-	_, locked := os.Lstat(lock)
+	_, locked := filesystem.Lstat(lock)
 	switch why := o.Held[name]; {
 	case why != "":
 		return why
@@ -152,7 +151,7 @@ func (o Options) whyHeld(name string, links map[string]string, unfinished error)
 
 // names lists the folders with the name of an initialisation, in ascending order of time. Links are not among them.
 func (o Options) names() (names []string, err error) {
-	all, err := os.ReadDir(o.Out)
+	all, err := filesystem.ReadDir(o.Out)
 	if err != nil {
 		return nil, exit.ReadError(o.Out, err)
 	}
@@ -226,7 +225,7 @@ func (o Options) removeAll(r *Result) error {
 	if len(r.Pruned) == 0 {
 		return nil
 	}
-	if err := os.Mkdir(trash, 0o777); err != nil {
+	if err := filesystem.Mkdir(trash, 0o777); err != nil {
 		return exit.CreateError(trash, err)
 	}
 	found := r.Pruned
@@ -242,7 +241,7 @@ func (o Options) removeAll(r *Result) error {
 		}
 		r.Pruned = append(r.Pruned, one)
 	}
-	return exit.CreateError(trash, os.Remove(trash))
+	return exit.CreateError(trash, filesystem.Remove(trash))
 }
 
 // remove removes an initialisation. why states why it stays; "": it was removed.
@@ -272,13 +271,13 @@ func (o Options) remove(name string) (why string, err error) {
 func discard(out string, init ensemble.Init) error {
 	dir := product.InitDir(out, init)
 	gone := filepath.Join(out, trashDir, filepath.Base(dir))
-	if err := os.Rename(dir, gone); err != nil {
+	if err := filesystem.Rename(dir, gone); err != nil {
 		return err
 	}
-	if err := atomicfile.Sync(out); err != nil {
+	if err := filesystem.SyncDir(out); err != nil {
 		return err
 	}
-	if err := os.RemoveAll(gone); err != nil {
+	if err := filesystem.RemoveAll(gone); err != nil {
 		return fmt.Errorf("delete: %w", err)
 	}
 	return nil

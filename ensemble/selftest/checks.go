@@ -33,6 +33,7 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/atomicfile"
 	"github.com/ensemble-weather/ensemble/internal/cpuinfo"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/filesystem"
 	"github.com/ensemble-weather/ensemble/internal/version"
 	fio "github.com/ensemble-weather/ensemble/io"
 	"github.com/ensemble-weather/ensemble/io/decode"
@@ -245,7 +246,7 @@ func (s *installation) replacement(ctx context.Context) (string, error) {
 	reader := make(chan error, 1)
 	go func() {
 		for !ended.Load() {
-			text, err := os.ReadFile(path)
+			text, err := filesystem.ReadFile(path)
 			if err == nil && (len(text) != 10_000 || !bytes.Equal(text, content(int(text[0])))) {
 				err = fmt.Errorf("a reader got %d bytes that are neither the old nor the new version", len(text))
 			}
@@ -277,30 +278,30 @@ func (s *installation) replacement(ctx context.Context) (string, error) {
 // locks tests exclusive creation of files and flock.
 func (s *installation) locks(context.Context) (string, error) {
 	path := filepath.Join(s.work, "lock")
-	first, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o666)
+	first, err := filesystem.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o666)
 	if err != nil {
 		return "", err
 	}
 	defer first.Close()
-	if again, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o666); err == nil {
+	if again, err := filesystem.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o666); err == nil {
 		again.Close()
 		return "", errors.New("O_EXCL created an existing file")
 	}
-	second, err := os.Open(path)
+	second, err := filesystem.Open(path)
 	if err != nil {
 		return "", err
 	}
 	defer second.Close()
-	if err := unix.Flock(int(first.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+	if err := filesystem.Flock(first, unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		return "", fmt.Errorf("no file locks: %w; concurrent runs are prevented by leases only", err)
 	}
-	if err := unix.Flock(int(second.Fd()), unix.LOCK_EX|unix.LOCK_NB); !errors.Is(err, unix.EWOULDBLOCK) {
+	if err := filesystem.Flock(second, unix.LOCK_EX|unix.LOCK_NB); !errors.Is(err, unix.EWOULDBLOCK) {
 		return "", fmt.Errorf("a locked file was locked again: %v", err)
 	}
-	if err := unix.Flock(int(first.Fd()), unix.LOCK_UN); err != nil {
+	if err := filesystem.Flock(first, unix.LOCK_UN); err != nil {
 		return "", err
 	}
-	if err := unix.Flock(int(second.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+	if err := filesystem.Flock(second, unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		return "", fmt.Errorf("a released lock cannot be acquired: %w", err)
 	}
 	return "flock and exclusive creation work", nil
@@ -316,7 +317,7 @@ func (s *installation) demoData(ctx context.Context) (string, error) {
 		return "", errSkip
 	}
 	data := filepath.Join(s.work, "data")
-	if err := os.Mkdir(data, 0o777); err != nil {
+	if err := filesystem.Mkdir(data, 0o777); err != nil {
 		return "", err
 	}
 	w := &firstDigest{Encoder: demo.Encoder{Pool: s.pool}}
@@ -324,7 +325,7 @@ func (s *installation) demoData(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if err := os.WriteFile(filepath.Join(data, "train.yaml"), []byte(miniature), 0o666); err != nil {
+	if err := filesystem.WriteFile(filepath.Join(data, "train.yaml"), []byte(miniature), 0o666); err != nil {
 		return "", err
 	}
 	s.files = files

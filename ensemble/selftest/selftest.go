@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 	"time"
 
@@ -15,6 +14,7 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/answer"
 	"github.com/ensemble-weather/ensemble/internal/atomicfile"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/filesystem"
 	"github.com/ensemble-weather/ensemble/internal/progress"
 	"github.com/ensemble-weather/ensemble/io/decode"
 )
@@ -97,14 +97,14 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	if o.Dir == "" {
 		o.Dir = "."
 	}
-	if err := os.MkdirAll(o.Dir, 0o777); err != nil {
+	if err := filesystem.MkdirAll(o.Dir, 0o777); err != nil {
 		return nil, exit.CreateError(o.Dir, err)
 	}
 	work, err := atomicfile.TempDir(o.Dir, ".ensemble-self-test-")
 	if err != nil {
 		return nil, exit.CreateError(o.Dir, err)
 	}
-	defer os.RemoveAll(work)
+	defer filesystem.RemoveAll(work)
 	s := &installation{Options: o, work: work}
 	defer func() {
 		if s.pool != nil {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -15,6 +14,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/internal/atomicfile"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/filesystem"
 	"github.com/ensemble-weather/ensemble/internal/humanise"
 	"github.com/ensemble-weather/ensemble/internal/jsonfile"
 	"github.com/ensemble-weather/ensemble/internal/lease"
@@ -74,7 +74,7 @@ func Decide(out string, init time.Time, action Action) (made, earlier *Decision,
 		return nil, nil, &exit.Error{Code: exit.No, What: "nothing to " + string(action), At: "initialisation " + status.Name + " in " + out, Why: why, Fix: "`/status` of the service has the state of each initialisation"}
 	}
 	dir := decisionsDir(out)
-	if err := os.MkdirAll(dir, 0o777); err != nil {
+	if err := filesystem.MkdirAll(dir, 0o777); err != nil {
 		return nil, nil, exit.CreateError(dir, err)
 	}
 	lock, err := lease.Take(filepath.Join(dir, "."+status.Name+".lock"), "the decision about initialisation "+status.Name)
@@ -138,7 +138,7 @@ func knownInit(out, name string) (*InitStatus, error) {
 
 // readDecision reads the file of a decision.
 func readDecision(path string) (*Decision, error) {
-	text, err := os.ReadFile(path)
+	text, err := filesystem.ReadFile(path)
 	if err != nil {
 		return nil, err
 	}
@@ -155,7 +155,7 @@ func readDecision(path string) (*Decision, error) {
 // readDecisions reads all decisions below a product directory, by initialisation, and the errors of those that cannot be
 // read.
 func readDecisions(out string) (map[string]Decision, error) {
-	files, err := os.ReadDir(decisionsDir(out))
+	files, err := filesystem.ReadDir(decisionsDir(out))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -219,7 +219,7 @@ func (u *issuer) removeDecisions() {
 		if known[name] || u.isPublished(name) || u.now().Sub(d.Time) < age {
 			continue
 		}
-		if err := os.Remove(filepath.Join(decisionsDir(u.o.Predict.Out), name+".json")); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := filesystem.Remove(filepath.Join(decisionsDir(u.o.Predict.Out), name+".json")); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			u.log.Warn("cannot remove an old decision", "error", exit.OneLine(err))
 		}
 	}
@@ -235,7 +235,7 @@ func (u *issuer) saveInits() {
 		return
 	}
 	path := initsFile(u.o.Predict.Out)
-	err := exit.CreateError(filepath.Dir(path), os.MkdirAll(decisionsDir(u.o.Predict.Out), 0o777)) // of the user of the service
+	err := exit.CreateError(filepath.Dir(path), filesystem.MkdirAll(decisionsDir(u.o.Predict.Out), 0o777)) // of the user of the service
 	if err == nil {
 		err = jsonfile.Write(path, knownInits{initsSchema, list})
 	}

@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
-	"os"
 	"time"
 
 	"github.com/ensemble-weather/ensemble/ensemble/retention"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/filesystem"
 )
 
 // Undecided returns the initialisations below a product directory that must not be removed, by name with the reason: their
@@ -45,7 +45,7 @@ func Undecided(out string) (map[string]string, error) {
 // Errors: fs.ErrNotExist without one; exit 65 for a damaged one; those of reading.
 func readInits(out string) ([]InitStatus, error) {
 	path := initsFile(out)
-	text, err := os.ReadFile(path)
+	text, err := filesystem.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	} else if err != nil {

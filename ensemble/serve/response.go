@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"net"
 	"net/http"
-	"os"
 	"strings"
 	"syscall"
 	"time"
@@ -14,6 +13,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/filesystem"
 )
 
 // Limits of requests and responses.
@@ -40,10 +40,10 @@ func listen(where string) (net.Listener, error) {
 	l, err := net.Listen("unix", path)
 	if errors.Is(err, syscall.EADDRINUSE) {
 		// A killed service leaves its socket file; connections to it are refused.
-		if st, serr := os.Lstat(path); serr == nil && st.Mode().Type() == fs.ModeSocket {
+		if st, serr := filesystem.Lstat(path); serr == nil && st.Mode().Type() == fs.ModeSocket {
 			if c, derr := net.DialTimeout("unix", path, time.Second); derr == nil {
 				c.Close()
-			} else if errors.Is(derr, syscall.ECONNREFUSED) && os.Remove(path) == nil {
+			} else if errors.Is(derr, syscall.ECONNREFUSED) && filesystem.Remove(path) == nil {
 				l, err = net.Listen("unix", path)
 			}
 		}

@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"os"
 	"path/filepath"
 	"time"
 
@@ -15,6 +14,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/run/predict"
 	"github.com/ensemble-weather/ensemble/internal/atomicfile"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/filesystem"
 	"github.com/ensemble-weather/ensemble/internal/version"
 )
 
@@ -108,14 +108,14 @@ func (s *state) openHook(log *slog.Logger) (err error) {
 //
 // Errors: those of the file system.
 func probeOut(dir string) error {
-	if err := os.MkdirAll(dir, 0o777); err != nil {
+	if err := filesystem.MkdirAll(dir, 0o777); err != nil {
 		return err
 	}
 	probe, err := atomicfile.TempDir(dir, ".probe.partial-")
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(probe)
+	defer filesystem.RemoveAll(probe)
 	return atomicfile.WriteFile(filepath.Join(probe, "probe"), make([]byte, 4096)) // synced: a full disk shows
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/internal/balance"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/filesystem"
 	"github.com/ensemble-weather/ensemble/internal/manifest"
 	"github.com/ensemble-weather/ensemble/internal/progress"
 	"github.com/ensemble-weather/ensemble/spatial/comm"
@@ -82,7 +83,7 @@ func identity(parts []manifest.InputFile) string {
 // Cost: sampleCount reads of sampleBytes. Samples of a short file overlap, which does no
 // harm.
 func hashFileSample(h io.Writer, path string) error {
-	f, err := os.Open(path)
+	f, err := filesystem.Open(path)
 	if err != nil {
 		return err
 	}

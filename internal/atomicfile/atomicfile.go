@@ -14,6 +14,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/ensemble-weather/ensemble/internal/filesystem"
 )
 
 // WriteFile writes data to path atomically.
@@ -32,7 +34,7 @@ func WriteFile(path string, data []byte) error {
 // Errors: those of fill and of the file system; the exit package gives them a code.
 func Write(path string, fill func(io.Writer) error) error {
 	return Replace(path, func(tmp string) error {
-		f, err := os.OpenFile(tmp, os.O_WRONLY|os.O_TRUNC, 0o644)
+		f, err := filesystem.OpenFile(tmp, os.O_WRONLY|os.O_TRUNC, 0o644)
 		if err != nil {
 			return err
 		}
@@ -49,9 +51,9 @@ func Write(path string, fill func(io.Writer) error) error {
 // fill must complete and close the file.
 func Replace(path string, fill func(tmp string) error) (err error) {
 	dir := filepath.Dir(path)
-	var f *os.File
+	var f filesystem.File
 	tmp, err := createUnique(filepath.Join(dir, "."+filepath.Base(path)+temporaryMark), func(name string) (err error) {
-		f, err = os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o666) // subject to the umask
+		f, err = filesystem.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o666) // subject to the umask
 		return err
 	})
 	if err != nil {
@@ -59,7 +61,7 @@ func Replace(path string, fill func(tmp string) error) (err error) {
 	}
 	defer func() {
 		if err != nil {
-			os.Remove(tmp)
+			filesystem.Remove(tmp)
 		}
 	}()
 	if err = f.Close(); err != nil {
@@ -68,13 +70,13 @@ func Replace(path string, fill func(tmp string) error) (err error) {
 	if err = fill(tmp); err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
-	if err = Sync(tmp); err != nil {
+	if err = sync(tmp); err != nil {
 		return fmt.Errorf("sync %s: %w", path, err)
 	}
-	if err = os.Rename(tmp, path); err != nil {
+	if err = filesystem.Rename(tmp, path); err != nil {
 		return fmt.Errorf("put %s in place: %w", path, err)
 	}
-	return Sync(dir)
+	return filesystem.SyncDir(dir)
 }
 
 // temporaryMark is part of the names of temporary files and folders:
@@ -91,14 +93,14 @@ func IsTemporary(name string) bool {
 // a folder. names selects the files that they were to become; none means all. The
 // caller must ensure that no process is writing them. A missing folder is no error.
 func RemoveTemporary(dir string, names ...string) error {
-	entries, err := os.ReadDir(dir)
+	entries, err := filesystem.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	for _, e := range entries {
 		of := func(name string) bool { return strings.HasPrefix(e.Name(), "."+name+temporaryMark) }
 		if IsTemporary(e.Name()) && (len(names) == 0 || slices.ContainsFunc(names, of)) {
-			err = errors.Join(err, os.RemoveAll(filepath.Join(dir, e.Name())))
+			err = errors.Join(err, filesystem.RemoveAll(filepath.Join(dir, e.Name())))
 		}
 	}
 	return err
@@ -109,7 +111,7 @@ func RemoveTemporary(dir string, names ...string) error {
 //
 // Errors: those of os.Mkdir.
 func TempDir(dir, prefix string) (string, error) {
-	return createUnique(filepath.Join(dir, prefix), func(name string) error { return os.Mkdir(name, 0o777) })
+	return createUnique(filepath.Join(dir, prefix), func(name string) error { return filesystem.Mkdir(name, 0o777) })
 }
 
 // createUnique calls make with random names that start with prefix until one does
@@ -123,13 +125,11 @@ func createUnique(prefix string, make func(name string) error) (string, error) {
 	}
 }
 
-// Sync flushes a file, or the entries of a folder, to the disk, so that they
-// survive a power failure.
-func Sync(path string) error {
-	f, err := os.Open(path)
+// sync flushes a file to the disk, so that its content survives a power failure.
+func sync(path string) error {
+	f, err := filesystem.Open(path)
 	if err != nil {
 		return err
 	}
-	defer f.Close()
-	return f.Sync()
+	return errors.Join(f.Sync(), f.Close())
 }

@@ -2,7 +2,11 @@
 // cache. It is for data that are read once, and for measuring disks.
 package directio
 
-import "os"
+import (
+	"os"
+
+	"github.com/ensemble-weather/ensemble/internal/filesystem"
+)
 
 // Align is the required alignment of addresses, offsets and lengths of direct
 // reads.
@@ -14,11 +18,11 @@ const Align = 4096
 // does not support them; reads then use the page cache.
 //
 // Errors: those of os.OpenFile.
-func Open(path string) (f *os.File, direct bool, err error) {
-	return open(func(flag int) (*os.File, error) { return os.OpenFile(path, flag, 0) })
+func Open(path string) (f filesystem.File, direct bool, err error) {
+	return open(func(flag int) (filesystem.File, error) { return filesystem.OpenFile(path, flag, 0) })
 }
 
 // OpenIn is Open for a file below a root.
-func OpenIn(root *os.Root, name string) (f *os.File, direct bool, err error) {
-	return open(func(flag int) (*os.File, error) { return root.OpenFile(name, flag, 0) })
+func OpenIn(root *os.Root, name string) (f filesystem.File, direct bool, err error) {
+	return open(func(flag int) (filesystem.File, error) { return filesystem.OpenIn(root, name, flag, 0) })
 }

@@ -5,10 +5,12 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/ensemble-weather/ensemble/internal/filesystem"
 )
 
 // open tries O_DIRECT and falls back to a normal open.
-func open(as func(flag int) (*os.File, error)) (f *os.File, direct bool, err error) {
+func open(as func(flag int) (filesystem.File, error)) (f filesystem.File, direct bool, err error) {
 	if f, err = as(os.O_RDONLY | unix.O_DIRECT); errors.Is(err, unix.EINVAL) {
 		f, err = as(os.O_RDONLY)
 		return f, false, err
@@ -18,7 +20,7 @@ func open(as func(flag int) (*os.File, error)) (f *os.File, direct bool, err err
 
 // DropCache removes a file from the page cache.
 func DropCache(path string) error {
-	f, err := os.Open(path)
+	f, err := filesystem.Open(path)
 	if err != nil {
 		return err
 	}

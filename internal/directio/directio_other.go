@@ -2,10 +2,14 @@
 
 package directio
 
-import "os"
+import (
+	"os"
+
+	"github.com/ensemble-weather/ensemble/internal/filesystem"
+)
 
 // open opens normally: there is no O_DIRECT.
-func open(as func(flag int) (*os.File, error)) (f *os.File, direct bool, err error) {
+func open(as func(flag int) (filesystem.File, error)) (f filesystem.File, direct bool, err error) {
 	f, err = as(os.O_RDONLY)
 	return f, false, err
 }

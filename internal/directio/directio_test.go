@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/ensemble-weather/ensemble/internal/bigmem"
+	"github.com/ensemble-weather/ensemble/internal/filesystem"
 )
 
 func TestOpen(t *testing.T) {
@@ -24,7 +25,7 @@ func TestOpen(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer root.Close()
-	for _, open := range []func() (*os.File, bool, error){func() (*os.File, bool, error) { return Open(path) }, func() (*os.File, bool, error) { return OpenIn(root, "f") }} {
+	for _, open := range []func() (filesystem.File, bool, error){func() (filesystem.File, bool, error) { return Open(path) }, func() (filesystem.File, bool, error) { return OpenIn(root, "f") }} {
 		f, direct, err := open()
 		if err != nil {
 			t.Fatal(err)

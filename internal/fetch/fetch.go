@@ -13,8 +13,8 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/ensemble-weather/ensemble/internal/atomicfile"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/filesystem"
 )
 
 // PartialSuffix is the suffix of an incomplete file.
@@ -43,7 +43,7 @@ func File(ctx context.Context, client *http.Client, address, path, sum string) e
 		return &exit.Error{Code: exit.Usage, What: "cannot download from this address", At: address, Why: "it is not HTTPS", Fix: "use an HTTPS address, or download the file by hand"}
 	}
 	part := path + PartialSuffix
-	f, err := os.OpenFile(part, os.O_CREATE|os.O_RDWR, 0o644)
+	f, err := filesystem.OpenFile(part, os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
 		return exit.CreateError(part, err)
 	}
@@ -62,21 +62,21 @@ func File(ctx context.Context, client *http.Client, address, path, sum string) e
 	}
 	if got := hex.EncodeToString(h.Sum(nil)); got != sum {
 		err := &exit.Error{Code: exit.BadData, What: "the downloaded file has a wrong checksum", At: address, Why: "SHA-256 " + got + ", want " + sum, Fix: "get the file elsewhere, or correct its checksum"}
-		err.Err = os.Remove(part)
+		err.Err = filesystem.Remove(part)
 		return err
 	}
 	if err := f.Sync(); err != nil {
 		return exit.CreateError(part, err)
 	}
-	if err := os.Rename(part, path); err != nil {
+	if err := filesystem.Rename(part, path); err != nil {
 		return exit.CreateError(path, err)
 	}
-	return exit.CreateError(path, atomicfile.Sync(filepath.Dir(path)))
+	return exit.CreateError(path, filesystem.SyncDir(filepath.Dir(path)))
 }
 
 // resume downloads the missing bytes of a file. A server without range requests
 // sends the whole file again.
-func resume(ctx context.Context, client *http.Client, address string, f *os.File, h interface {
+func resume(ctx context.Context, client *http.Client, address string, f filesystem.File, h interface {
 	io.Writer
 	Reset()
 }, at int64) error {
@@ -123,14 +123,14 @@ func resume(ctx context.Context, client *http.Client, address string, f *os.File
 }
 
 // seek moves to the start of a file.
-func seek(f *os.File) error {
+func seek(f filesystem.File) error {
 	_, err := f.Seek(0, io.SeekStart)
 	return err
 }
 
 // output distinguishes disk errors from network errors: the former are exit.Errors.
 type output struct {
-	f *os.File
+	f filesystem.File
 	h io.Writer
 }
 

@@ -8,11 +8,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"syscall"
 	"time"
 
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/filesystem"
 	"github.com/ensemble-weather/ensemble/internal/manifest"
 )
 
@@ -36,10 +36,10 @@ const endSize = 4096
 //
 // Errors: those of opening and reading it.
 func Of(path string) (File, error) {
-	if st, err := os.Stat(path); err == nil && st.IsDir() {
+	if st, err := filesystem.Stat(path); err == nil && st.IsDir() {
 		return ofFolder(path, st)
 	}
-	f, err := os.Open(path)
+	f, err := filesystem.Open(path)
 	if err != nil {
 		return File{}, err
 	}
@@ -48,7 +48,7 @@ func Of(path string) (File, error) {
 }
 
 // OfFile returns the File of an open file.
-func OfFile(f *os.File) (File, error) {
+func OfFile(f filesystem.File) (File, error) {
 	s, err := f.Stat()
 	if err != nil {
 		return File{}, err
@@ -71,7 +71,7 @@ func OfFile(f *os.File) (File, error) {
 
 // OfOpen returns the File of an open file whose ends are known from another process. It reads
 // no content.
-func OfOpen(f *os.File, endsSHA256 string) (File, error) {
+func OfOpen(f filesystem.File, endsSHA256 string) (File, error) {
 	s, err := f.Stat()
 	if err != nil {
 		return File{}, err
@@ -94,7 +94,7 @@ func ofInfo(s fs.FileInfo) File {
 // It does not read the file. For a folder it returns false, because its files are
 // not checked.
 func (m File) IsStatEqual(path string) bool {
-	s, err := os.Stat(path)
+	s, err := filesystem.Stat(path)
 	if err != nil || s.IsDir() {
 		return false
 	}
@@ -106,7 +106,7 @@ func (m File) IsStatEqual(path string) bool {
 // ChangeTime returns the ctime of a file; the zero time for folders, whose files
 // have times of their own, and for files without metadata.
 func ChangeTime(path string) time.Time {
-	s, err := os.Stat(path)
+	s, err := filesystem.Stat(path)
 	if err != nil || s.IsDir() {
 		return time.Time{}
 	}

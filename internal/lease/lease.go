@@ -26,6 +26,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/filesystem"
 	"github.com/ensemble-weather/ensemble/internal/redact"
 )
 
@@ -208,12 +209,12 @@ func watch(path string, o owner) (bool, error) {
 // Source: flock(2); on NFS Linux implements it by byte-range locks, which a server may
 // refuse.
 func (l *Lease) lockTaking(dir string) (release func(), guarded bool, err error) {
-	f, err := os.Open(dir)
+	f, err := filesystem.Open(dir)
 	if err != nil {
 		return nil, false, exit.CreateError(dir, err)
 	}
 	for range 600 { // another process holds the lock only briefly
-		err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		err = filesystem.Flock(f, unix.LOCK_EX|unix.LOCK_NB)
 		if !errors.Is(err, unix.EWOULDBLOCK) {
 			break
 		}
@@ -279,7 +280,7 @@ func (l *Lease) Release() error {
 		close(l.stop)
 		l.done.Wait()
 		if now, e := readOwner(l.path); e == nil && now.Token == l.me.Token {
-			err = os.Remove(l.path)
+			err = filesystem.Remove(l.path)
 		}
 	})
 	return err
@@ -294,11 +295,11 @@ func (l *Lease) write() error {
 		return err
 	}
 	tmp := temporaryPrefix(l.path) + l.me.Token
-	if err = os.WriteFile(tmp, append(text, '\n'), 0o644); err == nil {
-		err = os.Rename(tmp, l.path)
+	if err = filesystem.WriteFile(tmp, append(text, '\n'), 0o644); err == nil {
+		err = filesystem.Rename(tmp, l.path)
 	}
 	if err != nil {
-		os.Remove(tmp) // on a full disk an empty file may be left
+		filesystem.Remove(tmp) // on a full disk an empty file may be left
 	}
 	return err
 }
@@ -317,10 +318,10 @@ func IsLeaseFile(file, path string) bool {
 // them: this process holds the lease and the lock.
 func (l *Lease) removeTemporary() error {
 	dir := filepath.Dir(l.path)
-	entries, err := os.ReadDir(dir)
+	entries, err := filesystem.ReadDir(dir)
 	for _, e := range entries {
 		if file := filepath.Join(dir, e.Name()); strings.HasPrefix(file, temporaryPrefix(l.path)) {
-			if gone := os.Remove(file); !errors.Is(gone, os.ErrNotExist) {
+			if gone := filesystem.Remove(file); !errors.Is(gone, os.ErrNotExist) {
 				err = errors.Join(err, gone)
 			}
 		}
@@ -333,7 +334,7 @@ func (l *Lease) removeTemporary() error {
 //
 // Errors: those of reading the file, such as os.ErrNotExist.
 func readOwner(path string) (owner, error) {
-	text, err := os.ReadFile(path)
+	text, err := filesystem.ReadFile(path)
 	if err != nil {
 		return owner{}, err
 	}

@@ -2,8 +2,9 @@ package manifest
 
 import (
 	"io/fs"
-	"os"
 	"path/filepath"
+
+	"github.com/ensemble-weather/ensemble/internal/filesystem"
 )
 
 // InputFile is one file of an input.
@@ -17,7 +18,7 @@ type InputFile struct {
 //
 // Errors: those of the file system.
 func ListFiles(path string) ([]InputFile, error) {
-	st, err := os.Stat(path)
+	st, err := filesystem.Stat(path)
 	if err != nil {
 		return nil, err
 	}

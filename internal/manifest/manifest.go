@@ -22,6 +22,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/internal/atomicfile"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/filesystem"
 )
 
 // File names.
@@ -101,7 +102,7 @@ func SumBelow(dir string, names []string) ([]File, error) {
 //
 // Errors: those of reading, which contain the path.
 func SumFile(path string) (File, error) {
-	if st, err := os.Stat(path); err != nil || !st.IsDir() {
+	if st, err := filesystem.Stat(path); err != nil || !st.IsDir() {
 		return sumRegular(path)
 	}
 	parts, err := ListFiles(path)
@@ -133,7 +134,7 @@ func JoinFiles(path string, parts []InputFile, of []File) File {
 
 // sumRegular returns the checksum of a regular file.
 func sumRegular(path string) (File, error) {
-	f, err := os.Open(path)
+	f, err := filesystem.Open(path)
 	if err != nil {
 		return File{}, err
 	}
@@ -202,7 +203,7 @@ func Sums(outputs []File) []byte {
 // schema or names outputs outside the directory; 74 if reading fails.
 func Read(dir, schema string, d Document) error {
 	path := filepath.Join(dir, Name)
-	text, err := os.ReadFile(path)
+	text, err := filesystem.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) {
 		return err
 	}

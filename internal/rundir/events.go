@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/filesystem"
 )
 
 // Value is a named value of an event.
@@ -33,8 +34,8 @@ const EventsFile = "events.jsonl"
 type Events struct {
 	mu          sync.Mutex
 	dir         string
-	begin       time.Time // monotonic
-	file        *os.File  // nil until the first event
+	begin       time.Time       // monotonic
+	file        filesystem.File // nil until the first event
 	tensorBoard *tensorBoard
 }
 
@@ -49,7 +50,7 @@ func (e *Events) open() error {
 		return nil
 	}
 	path := filepath.Join(e.dir, EventsFile)
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o644)
+	f, err := filesystem.OpenFile(path, os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o644)
 	if err != nil {
 		return exit.CreateError(path, err)
 	}
@@ -66,7 +67,7 @@ func (e *Events) open() error {
 
 // endLine appends a newline if the file does not end with one. The incomplete line
 // becomes one that cannot be parsed, which ReadEvents accepts before a resume.
-func endLine(f *os.File) error {
+func endLine(f filesystem.File) error {
 	end, err := f.Seek(0, io.SeekEnd)
 	if err != nil || end == 0 {
 		return err
@@ -226,7 +227,7 @@ func (e Event) Text(name string) (string, bool) {
 // Errors: exit 66 if there is no log; 65 with the line that is malformed.
 func ReadEvents(dir string) ([]Event, error) {
 	path := filepath.Join(dir, EventsFile)
-	f, err := os.Open(path)
+	f, err := filesystem.Open(path)
 	if err != nil {
 		return nil, exit.ReadError(path, err)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/internal/atomicfile"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/filesystem"
 	"github.com/ensemble-weather/ensemble/internal/lease"
 	"github.com/ensemble-weather/ensemble/internal/manifest"
 )
@@ -63,8 +64,8 @@ var markerFiles = []string{manifest.Name, "config.effective.yaml", "environment.
 // or if it contains a run and the options do not allow to use it; 73 or 74 if it
 // cannot be created.
 func Open(path string, o Options) (*Dir, State, error) {
-	_, missing := os.Stat(path)
-	if err := os.MkdirAll(path, 0o755); err != nil {
+	_, missing := filesystem.Stat(path)
+	if err := filesystem.MkdirAll(path, 0o755); err != nil {
 		return nil, Fresh, exit.CreateError(path, err)
 	}
 	l, err := TakeLease(path)
@@ -90,7 +91,7 @@ func (d *Dir) removeTemporary() error {
 		if err != nil || !atomicfile.IsTemporary(e.Name()) {
 			return err
 		}
-		if err := os.RemoveAll(path); err != nil {
+		if err := filesystem.RemoveAll(path); err != nil {
 			return err
 		}
 		if e.IsDir() {
@@ -148,7 +149,7 @@ func (d *Dir) enter(o Options) (State, error) {
 
 // content lists the entries of the directory without the lease.
 func (d *Dir) content() ([]string, error) {
-	entries, err := os.ReadDir(d.Path)
+	entries, err := filesystem.ReadDir(d.Path)
 	if err != nil {
 		return nil, exit.CreateError(d.Path, err)
 	}
@@ -165,7 +166,7 @@ func (d *Dir) content() ([]string, error) {
 // clear does not leave a run that looks finished.
 func (d *Dir) clear() error {
 	for _, name := range files {
-		if err := os.RemoveAll(filepath.Join(d.Path, name)); err != nil {
+		if err := filesystem.RemoveAll(filepath.Join(d.Path, name)); err != nil {
 			return exit.CreateError(d.Path, err)
 		}
 	}
@@ -198,7 +199,7 @@ func (d *Dir) Close() error {
 	}
 	err = errors.Join(err, d.lease.Release())
 	if names, e := d.content(); e == nil && len(names) == 0 && d.created {
-		os.Remove(d.Path) // fails if another process uses it already
+		filesystem.Remove(d.Path) // fails if another process uses it already
 	}
 	return err
 }
@@ -219,7 +220,7 @@ func (d *Dir) WriteConfig(effective []byte, sources []Source) error {
 	if len(sources) == 0 {
 		return nil
 	}
-	if err := os.MkdirAll(d.File("config.source"), 0o755); err != nil {
+	if err := filesystem.MkdirAll(d.File("config.source"), 0o755); err != nil {
 		return exit.CreateError(d.File("config.source"), err)
 	}
 	for i, s := range sources {

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/filesystem"
 )
 
 // tensorBoard writes a TensorBoard event file: records of
@@ -23,7 +24,7 @@ import (
 // Source: TensorFlow, core/lib/io/record_writer.h and core/util/event.proto.
 type tensorBoard struct {
 	path string
-	file *os.File
+	file filesystem.File
 }
 
 // Field numbers of tensorflow.Event, Summary, Summary.Value and SessionLog.
@@ -47,7 +48,7 @@ const (
 //
 // Errors: exit 73 or 74.
 func openTensorBoard(dir string) (*tensorBoard, error) {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	if err := filesystem.MkdirAll(dir, 0o755); err != nil {
 		return nil, exit.CreateError(dir, err)
 	}
 	host, err := os.Hostname()
@@ -56,7 +57,7 @@ func openTensorBoard(dir string) (*tensorBoard, error) {
 	}
 	now := time.Now()
 	path := filepath.Join(dir, fmt.Sprintf("events.out.tfevents.%010d.%s.%d.%d", now.Unix(), host, os.Getpid(), now.Nanosecond()))
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY|os.O_APPEND, 0o644)
+	f, err := filesystem.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY|os.O_APPEND, 0o644)
 	if err != nil {
 		return nil, exit.CreateError(path, err)
 	}

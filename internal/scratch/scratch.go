@@ -19,6 +19,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/internal/bigmem"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/filesystem"
 )
 
 // Window is the number of bytes that are read between two releases of pages.
@@ -52,9 +53,9 @@ type Array struct {
 
 	space   *Space
 	bytes   int64
-	view    []byte       // nil: in memory
-	file    *os.File     // nil: in memory
-	written atomic.Int64 // bytes of the file that Write has written
+	view    []byte          // nil: in memory
+	file    filesystem.File // nil: in memory
+	written atomic.Int64    // bytes of the file that Write has written
 }
 
 // Make returns an array of n zeros, to be closed by the caller. what names its content in errors.
@@ -96,11 +97,11 @@ func (a *Array) open(dir string, need int64) error {
 	if float64(disk.Bavail)*float64(disk.Bsize) < float64(need) {
 		return unix.ENOSPC
 	}
-	f, err := os.CreateTemp(dir, ".scratch.partial-*")
+	f, err := filesystem.CreateTemp(dir, ".scratch.partial-*")
 	if err != nil {
 		return err
 	}
-	if err = os.Remove(f.Name()); err == nil {
+	if err = filesystem.Remove(f.Name()); err == nil {
 		err = f.Truncate(a.bytes)
 	}
 	if err == nil {

@@ -2,16 +2,16 @@ package loader
 
 import (
 	"io"
-	"os"
 	"sync"
 
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/filesystem"
 )
 
 // disk keeps copies of samples in one unnamed file, which the system removes when
 // the process ends.
 type disk struct {
-	file *os.File
+	file filesystem.File
 	// span is the number of bytes of a slot in the file. Parts of a slot that a
 	// copy does not use are holes.
 	span int64
@@ -38,9 +38,9 @@ const (
 //
 // Errors: 73.
 func newDisk(dir string, span int64) (*disk, error) {
-	f, err := os.CreateTemp(dir, ".ensemble-samples-")
+	f, err := filesystem.CreateTemp(dir, ".ensemble-samples-")
 	if err == nil {
-		err = os.Remove(f.Name())
+		err = filesystem.Remove(f.Name())
 	}
 	if err != nil {
 		return nil, exit.CreateError(dir, err)

@@ -2,11 +2,11 @@ package product
 
 import (
 	"errors"
-	"os"
 	"path/filepath"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/filesystem"
 	"github.com/ensemble-weather/ensemble/internal/lease"
 )
 
@@ -29,7 +29,7 @@ func stagePrefix(init ensemble.Init) string { return "." + InitName(init) + ".pa
 //
 // Errors: those of lease.Take.
 func Lock(root string, init ensemble.Init) (*lease.Lease, error) {
-	if err := os.MkdirAll(root, 0o777); err != nil {
+	if err := filesystem.MkdirAll(root, 0o777); err != nil {
 		return nil, exit.CreateError(root, err)
 	}
 	l, err := lease.Take(filepath.Join(root, LockName(init)), "the directory of initialisation "+InitName(init))
@@ -38,7 +38,7 @@ func Lock(root string, init ensemble.Init) (*lease.Lease, error) {
 	}
 	left, err := filepath.Glob(filepath.Join(globEscape(root), stagePrefix(init)+"*"))
 	for _, stage := range left {
-		err = errors.Join(err, os.RemoveAll(stage))
+		err = errors.Join(err, filesystem.RemoveAll(stage))
 	}
 	if err != nil {
 		return nil, errors.Join(exit.CreateError(root, err), l.Release())

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -16,6 +15,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/internal/atomicfile"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/filesystem"
 	"github.com/ensemble-weather/ensemble/internal/lease"
 	"github.com/ensemble-weather/ensemble/internal/manifest"
 )
@@ -145,7 +145,7 @@ func Publish(ctx context.Context, enc Encoder, root string, p *Product, pub Publ
 	if err != nil {
 		return nil, false, exit.CreateError(root, err)
 	}
-	defer os.RemoveAll(stage)
+	defer filesystem.RemoveAll(stage)
 	if m.Outputs, err = writeAll(ctx, enc, stage, p, m.Formats, pub.Options); err != nil {
 		return nil, false, atDestination(err, stage, dir)
 	}
@@ -254,46 +254,46 @@ func writeAll(ctx context.Context, enc Encoder, dir string, p *Product, formats 
 // After a crash between two steps the directory has no manifest, so it counts as not
 // published, and the next run replaces it. Sync after each step keeps the order on disk.
 func putInPlace(stage, dir string, m *Manifest) error {
-	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
-		if err := os.Rename(stage, dir); err != nil {
+	if _, err := filesystem.Stat(dir); errors.Is(err, fs.ErrNotExist) {
+		if err := filesystem.Rename(stage, dir); err != nil {
 			return err
 		}
-		return atomicfile.Sync(filepath.Dir(dir))
+		return filesystem.SyncDir(filepath.Dir(dir))
 	}
 	names, stale := m.TopLevelOutputs(), []string(nil)
 	if old, err := ReadManifest(dir); err == nil {
 		stale = slices.DeleteFunc(old.TopLevelOutputs(), func(name string) bool { return slices.Contains(names, name) })
 	}
 	for _, name := range names { // rename replaces files atomically, but not directories
-		if st, err := os.Lstat(filepath.Join(dir, name)); err == nil && st.IsDir() {
+		if st, err := filesystem.Lstat(filepath.Join(dir, name)); err == nil && st.IsDir() {
 			stale = append(stale, name)
 		}
 	}
 	for _, name := range []string{manifest.Name, manifest.SumsName} {
-		if err := os.Remove(filepath.Join(dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := filesystem.Remove(filepath.Join(dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}
-	if err := atomicfile.Sync(dir); err != nil {
+	if err := filesystem.SyncDir(dir); err != nil {
 		return err
 	}
 	for _, name := range stale {
-		if err := os.RemoveAll(filepath.Join(dir, name)); err != nil {
+		if err := filesystem.RemoveAll(filepath.Join(dir, name)); err != nil {
 			return err
 		}
 	}
 	for _, name := range append(names, manifest.SumsName) {
-		if err := os.Rename(filepath.Join(stage, name), filepath.Join(dir, name)); err != nil {
+		if err := filesystem.Rename(filepath.Join(stage, name), filepath.Join(dir, name)); err != nil {
 			return err
 		}
 	}
-	if err := atomicfile.Sync(dir); err != nil {
+	if err := filesystem.SyncDir(dir); err != nil {
 		return err
 	}
-	if err := os.Rename(filepath.Join(stage, manifest.Name), filepath.Join(dir, manifest.Name)); err != nil {
+	if err := filesystem.Rename(filepath.Join(stage, manifest.Name), filepath.Join(dir, manifest.Name)); err != nil {
 		return err
 	}
-	return atomicfile.Sync(dir)
+	return filesystem.SyncDir(dir)
 }
 
 // InitDir returns the directory of an initialisation's products below root.

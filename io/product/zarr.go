@@ -7,6 +7,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/internal/atomicfile"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/filesystem"
 	"github.com/ensemble-weather/ensemble/io/zarr"
 )
 
@@ -54,14 +55,14 @@ func replaceFolder(path string, fill func(tmp string) error) error {
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(tmp)
+	defer filesystem.RemoveAll(tmp)
 	if err := fill(tmp); err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
-	if err := os.Rename(filepath.Join(tmp, "store"), path); err != nil {
+	if err := filesystem.Rename(filepath.Join(tmp, "store"), path); err != nil {
 		return err
 	}
-	return atomicfile.Sync(filepath.Dir(path))
+	return filesystem.SyncDir(filepath.Dir(path))
 }
 
 // filesOf lists the files of a directory below dir, as names for a manifest. Walking is

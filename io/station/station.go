@@ -8,13 +8,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/filesystem"
 )
 
 // maxSize bounds a list, so that a data file passed by mistake is rejected.
@@ -48,7 +48,7 @@ var headings = map[string][]string{
 // line.
 // Source: RFC 4180 (CSV), RFC 7946 (GeoJSON).
 func Read(path string) ([]ensemble.Station, error) {
-	text, err := os.ReadFile(path)
+	text, err := filesystem.ReadFile(path)
 	if err != nil {
 		return nil, exit.ReadError(path, err)
 	}

@@ -2,9 +2,9 @@ package store
 
 import (
 	"encoding/json"
-	"os"
 	"path/filepath"
 
+	"github.com/ensemble-weather/ensemble/internal/filesystem"
 	"github.com/ensemble-weather/ensemble/internal/fingerprint"
 )
 
@@ -21,7 +21,7 @@ type InputChecksum struct {
 // read again.
 func ReadInputChecksums(dir string) map[string]InputChecksum {
 	out := map[string]InputChecksum{}
-	text, err := os.ReadFile(filepath.Join(dir, inputsName))
+	text, err := filesystem.ReadFile(filepath.Join(dir, inputsName))
 	var list []InputChecksum
 	if err != nil || json.Unmarshal(text, &list) != nil {
 		return out

@@ -14,6 +14,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/filesystem"
 	"github.com/ensemble-weather/ensemble/internal/manifest"
 	"github.com/ensemble-weather/ensemble/io/table"
 )
@@ -68,7 +69,7 @@ type Store struct {
 
 // IsStore reports whether a directory holds a store.
 func IsStore(dir string) bool {
-	s, err := os.Stat(filepath.Join(dir, metaName))
+	s, err := filesystem.Stat(filepath.Join(dir, metaName))
 	return err == nil && s.Mode().IsRegular()
 }
 
@@ -138,7 +139,7 @@ func (s *Store) readSmall(name string) ([]byte, error) {
 	if text, known := s.opt.Metadata[name]; known {
 		return text, nil
 	}
-	f, err := s.root.Open(name)
+	f, err := filesystem.OpenIn(s.root, name, os.O_RDONLY, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -232,7 +233,7 @@ func (s *Store) Verify(ctx context.Context) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		f, err := s.root.Open(filepath.FromSlash(want.Path))
+		f, err := filesystem.OpenIn(s.root, filepath.FromSlash(want.Path), os.O_RDONLY, 0)
 		if err != nil {
 			return s.unreadable(want.Path, err)
 		}

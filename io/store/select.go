@@ -15,6 +15,7 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/bigmem"
 	"github.com/ensemble-weather/ensemble/internal/directio"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/filesystem"
 )
 
 // Selection selects a part of an initialisation. The zero value is everything. A
@@ -178,12 +179,12 @@ func (r *SelectionReader) Read(ctx context.Context, init ensemble.Init, into *Sa
 	}
 	shard, at := s.locate(i)
 	name := s.Shards[shard].Path
-	var f *os.File
+	var f filesystem.File
 	direct := false
 	if s.opt.Direct {
 		f, direct, err = directio.OpenIn(s.root, filepath.FromSlash(name))
 	} else {
-		f, err = s.root.Open(filepath.FromSlash(name))
+		f, err = filesystem.OpenIn(s.root, filepath.FromSlash(name), os.O_RDONLY, 0)
 	}
 	if err != nil {
 		return nil, s.unreadable(name, err)

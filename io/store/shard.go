@@ -18,6 +18,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/internal/atomicfile"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/filesystem"
 	"github.com/ensemble-weather/ensemble/internal/manifest"
 )
 
@@ -77,7 +78,7 @@ func (s *shardWriter) writeShard(ctx context.Context, k int) error {
 	// The shard appears under its name only when it is complete, and the journal
 	// entry only after the shard.
 	err := atomicfile.Replace(path, func(tmp string) error {
-		f, err := os.OpenFile(tmp, os.O_RDWR, 0)
+		f, err := filesystem.OpenFile(tmp, os.O_RDWR, 0)
 		if err != nil {
 			return exit.CreateError(path, err)
 		}
@@ -103,7 +104,7 @@ func (s *shardWriter) writeShard(ctx context.Context, k int) error {
 }
 
 // writeInits writes the initialisations of a shard.
-func (s *shardWriter) writeInits(ctx context.Context, f *os.File, k int, e *journalEntry, sum hash.Hash) error {
+func (s *shardWriter) writeInits(ctx context.Context, f filesystem.File, k int, e *journalEntry, sum hash.Hash) error {
 	testHook("shard opened")
 	// Fields arrive in the order of the input files, so they are written at their
 	// offsets into a file of the final size.
@@ -127,7 +128,7 @@ func (s *shardWriter) writeInits(ctx context.Context, f *os.File, k int, e *jour
 
 // writeFields writes the fields of initialisation i, which lies at offset at of the
 // shard.
-func (s *shardWriter) writeFields(ctx context.Context, f *os.File, at int64, i int) error {
+func (s *shardWriter) writeFields(ctx context.Context, f filesystem.File, at int64, i int) error {
 	clear(s.written)
 	init := ensemble.InitAt(s.meta.InitTimes[i])
 	for b := range s.headers {
@@ -183,7 +184,7 @@ func (s *shardWriter) fieldError(fd *ensemble.Field, what, why string) error {
 }
 
 // writeField writes a field to all bands.
-func (s *shardWriter) writeField(f *os.File, at int64, p, v, l int, fd *ensemble.Field) error {
+func (s *shardWriter) writeField(f filesystem.File, at int64, p, v, l int, fd *ensemble.Field) error {
 	if len(fd.Values) != s.ny*s.nx {
 		return s.fieldError(fd, "a field has a wrong number of points", fmt.Sprintf("%d, want %d", len(fd.Values), s.ny*s.nx))
 	}
@@ -218,7 +219,7 @@ func (s *shardWriter) writeField(f *os.File, at int64, p, v, l int, fd *ensemble
 // writeHeaders writes the band headers of an initialisation and adds them to the
 // journal. Checksums are computed from data that are read back, so that they cover
 // what the disk stores.
-func (s *shardWriter) writeHeaders(f *os.File, at int64, k, i int, e *journalEntry, sum hash.Hash) error {
+func (s *shardWriter) writeHeaders(f filesystem.File, at int64, k, i int, e *journalEntry, sum hash.Hash) error {
 	for b := range s.headers {
 		h := &s.headers[b]
 		from := at + s.bandOffset(b)
@@ -250,7 +251,7 @@ func (s *shardWriter) writeHeaders(f *os.File, at int64, k, i int, e *journalEnt
 }
 
 // readBack copies n bytes at offset at to sum.
-func (s *shardWriter) readBack(f *os.File, at, n int64, sum io.Writer) error {
+func (s *shardWriter) readBack(f filesystem.File, at, n int64, sum io.Writer) error {
 	if _, err := io.CopyBuffer(struct{ io.Writer }{sum}, struct{ io.Reader }{io.NewSectionReader(f, at, n)}, s.readBuffer); err != nil {
 		return exit.ReadError(f.Name(), err)
 	}

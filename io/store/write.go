@@ -20,6 +20,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/internal/atomicfile"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/filesystem"
 	"github.com/ensemble-weather/ensemble/internal/manifest"
 	"github.com/ensemble-weather/ensemble/internal/rundir"
 	"github.com/ensemble-weather/ensemble/io/table"
@@ -148,7 +149,7 @@ func Write(ctx context.Context, dir string, p Plan, o Options) (r *Result, err e
 	if err != nil {
 		return nil, err
 	}
-	if err := os.MkdirAll(dir, 0o777); err != nil {
+	if err := filesystem.MkdirAll(dir, 0o777); err != nil {
 		return nil, exit.CreateError(dir, err)
 	}
 	// The lease excludes other writers, on other machines too.
@@ -334,7 +335,7 @@ func (w *writer) prepareFolder() (*Result, error) {
 		return &exit.Error{Code: exit.CannotWrite, What: what, At: w.dir, Why: why, Fix: fix}
 	}
 	const another = "choose another directory, or start over with --overwrite always"
-	old, err := os.ReadFile(filepath.Join(w.dir, metaName))
+	old, err := filesystem.ReadFile(filepath.Join(w.dir, metaName))
 	switch {
 	case err == nil:
 		// The same store exists. Only the journal may be left from an interruption
@@ -351,7 +352,7 @@ func (w *writer) prepareFolder() (*Result, error) {
 	case !errors.Is(err, fs.ErrNotExist):
 		return nil, exit.CreateError(w.dir, err)
 	}
-	plan, err := os.ReadFile(filepath.Join(w.dir, journalDir, planName))
+	plan, err := filesystem.ReadFile(filepath.Join(w.dir, journalDir, planName))
 	switch {
 	case err == nil:
 		var begun Meta
@@ -374,7 +375,7 @@ func (w *writer) prepareFolder() (*Result, error) {
 		return nil, err
 	}
 	for _, sub := range []string{shardDir, journalDir} {
-		if err := os.MkdirAll(filepath.Join(w.dir, sub), 0o777); err != nil {
+		if err := filesystem.MkdirAll(filepath.Join(w.dir, sub), 0o777); err != nil {
 			return nil, exit.CreateError(filepath.Join(w.dir, sub), err)
 		}
 	}
@@ -383,7 +384,7 @@ func (w *writer) prepareFolder() (*Result, error) {
 
 // refuseForeign rejects a directory with files that do not belong to a store.
 func (w *writer) refuseForeign(refuse func(what, why, fix string) error) error {
-	entries, err := os.ReadDir(w.dir)
+	entries, err := filesystem.ReadDir(w.dir)
 	if err != nil {
 		return exit.CreateError(w.dir, err)
 	}
@@ -399,7 +400,7 @@ func (w *writer) refuseForeign(refuse func(what, why, fix string) error) error {
 // filesComplete reports whether all files of a store exist, by their sizes.
 func (w *writer) filesComplete(m *Meta) bool {
 	for _, f := range append(slices.Clone(m.Shards), m.Index) {
-		if s, err := os.Stat(filepath.Join(w.dir, filepath.FromSlash(f.Path))); err != nil || s.Size() != f.Size {
+		if s, err := filesystem.Stat(filepath.Join(w.dir, filepath.FromSlash(f.Path))); err != nil || s.Size() != f.Size {
 			return false
 		}
 	}
@@ -417,7 +418,7 @@ func (w *writer) clearFolder() error {
 			return err
 		}
 	}
-	return exit.CreateError(w.dir, atomicfile.Sync(w.dir))
+	return exit.CreateError(w.dir, filesystem.SyncDir(w.dir))
 }
 
 // removePartial removes unfinished files of a writer that was killed. The lease
@@ -439,7 +440,7 @@ func (w *writer) remove(pattern string) error {
 	}
 	for _, name := range names {
 		path := filepath.Join(w.dir, filepath.FromSlash(name))
-		if err := os.Remove(path); err != nil {
+		if err := filesystem.Remove(path); err != nil {
 			return exit.CreateError(path, err)
 		}
 	}
@@ -451,7 +452,7 @@ func (w *writer) remove(pattern string) error {
 func (w *writer) checkSpace() error {
 	var need uint64
 	for k := range w.layout.shards() {
-		if _, err := os.Stat(filepath.Join(w.dir, journalName(k))); err != nil {
+		if _, err := filesystem.Stat(filepath.Join(w.dir, journalName(k))); err != nil {
 			need += uint64(w.shardSize(k))
 		}
 	}
@@ -514,7 +515,7 @@ type journalEntry struct {
 // readJournal reads the journal of a shard.
 func (w *writer) readJournal(k int) (*journalEntry, error) {
 	path := filepath.Join(w.dir, journalName(k))
-	text, err := os.ReadFile(path)
+	text, err := filesystem.ReadFile(path)
 	if err != nil {
 		return nil, exit.ReadError(path, err)
 	}
@@ -594,7 +595,7 @@ func (w *writer) finish() (*Result, error) {
 // discardJournal removes the journal of a complete store.
 func (w *writer) discardJournal() error {
 	dir := filepath.Join(w.dir, journalDir)
-	return exit.CreateError(dir, os.RemoveAll(dir))
+	return exit.CreateError(dir, filesystem.RemoveAll(dir))
 }
 
 // writeJSON writes a JSON file atomically.

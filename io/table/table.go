@@ -13,7 +13,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"os"
 	"reflect"
 	"strings"
 	"time"
@@ -28,6 +27,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/internal/atomicfile"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/filesystem"
 )
 
 // timestamp is the type of times: milliseconds, adjusted to UTC, which pandas, R and
@@ -178,7 +178,7 @@ func appendValue(b array.Builder, v reflect.Value) {
 // Errors: *exit.Error: 66 for an absent file; 65 if it is not a Parquet file, lacks a
 // column of T, or has it in another type.
 func Read[T any](ctx context.Context, path string) ([]T, error) {
-	f, err := os.Open(path)
+	f, err := filesystem.Open(path)
 	if err != nil {
 		return nil, &exit.Error{Code: exit.NotYet, What: "cannot open the Parquet table", At: path, Why: err.Error(), Fix: "check the name", Err: err}
 	}

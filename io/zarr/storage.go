@@ -13,6 +13,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/ensemble-weather/ensemble/internal/filesystem"
 )
 
 // Limits of a store, far above real ones.
@@ -93,7 +95,7 @@ func (f *directoryStorage) close() error { return f.root.Close() }
 // open opens a file. A modification after the store was opened is an error.
 func (f *directoryStorage) open(key string) (*object, error) {
 	// O_NONBLOCK: opening a named pipe must not block.
-	file, err := f.root.OpenFile(key, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	file, err := filesystem.OpenIn(f.root, key, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		// A path through a file does not exist.
 		if errors.Is(err, syscall.ENOTDIR) {
@@ -167,7 +169,7 @@ func (f *directoryStorage) list(prefix string) (names, prefixes, links []string,
 //
 // Source: PKWARE, APPNOTE.TXT, section 4.3 (central directory); zarr-python, ZipStore.
 type zipStorage struct {
-	file *os.File
+	file filesystem.File
 	// stamp identifies the archive when it was opened.
 	stamp fs.FileInfo
 	// files holds the entries by key.
@@ -178,7 +180,7 @@ type zipStorage struct {
 
 // openZip opens a zip archive and indexes it.
 func openZip(name string) (*zipStorage, error) {
-	file, err := os.Open(name)
+	file, err := filesystem.Open(name)
 	if err != nil {
 		return nil, err
 	}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/filesystem"
 	"github.com/ensemble-weather/ensemble/internal/fingerprint"
 	"github.com/ensemble-weather/ensemble/io/cf"
 )
@@ -31,7 +32,7 @@ const (
 // IsStore reports whether a directory is a store, by its metadata documents.
 func IsStore(dir string) bool {
 	for _, name := range []string{nodeName3, groupName2, arrayName2, consolidatedName2} {
-		if st, err := os.Stat(filepath.Join(dir, name)); err == nil && st.Mode().IsRegular() {
+		if st, err := filesystem.Stat(filepath.Join(dir, name)); err == nil && st.Mode().IsRegular() {
 			return true
 		}
 	}
@@ -92,7 +93,7 @@ type Store struct {
 func Open(name string, o Options) (*Store, error) {
 	// The storage is chosen by the type of the path: archives are regular files.
 	s := &Store{path: name, sparse: o.Sparse, Attrs: map[string]cf.Attr{}, metadataTimes: map[string]time.Time{}, metadata: map[string][]byte{}, known: o.Metadata, seen: map[string]bool{}, cache: newCache()}
-	st, err := os.Stat(name)
+	st, err := filesystem.Stat(name)
 	if err == nil {
 		s.folder = st
 		if st.IsDir() {
@@ -374,7 +375,7 @@ func (s *Store) add(at string, a *Array, err error) error {
 //
 // Errors: exit 66 if they have changed.
 func (s *Store) VerifyUnchanged() error {
-	now, err := os.Stat(s.path)
+	now, err := filesystem.Stat(s.path)
 	if err == nil && !os.SameFile(now, s.folder) {
 		err = errors.New("it was replaced by another store")
 	}

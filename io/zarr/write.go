@@ -16,7 +16,7 @@ import (
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zlib"
 
-	"github.com/ensemble-weather/ensemble/internal/atomicfile"
+	"github.com/ensemble-weather/ensemble/internal/filesystem"
 	"github.com/ensemble-weather/ensemble/io/product/encode"
 )
 
@@ -35,7 +35,7 @@ func Write(path string, f *encode.NetCDF, payload []byte, version int) error {
 	for _, d := range f.Dimensions {
 		w.sizes[d.Name] = d.Size
 	}
-	if err := os.Mkdir(path, 0o777); err != nil {
+	if err := filesystem.Mkdir(path, 0o777); err != nil {
 		return err
 	}
 	attrs, err := jsonAttributes(f.Attributes)
@@ -63,7 +63,7 @@ type writer struct {
 // writeFile writes one key and syncs it.
 func (w *writer) writeFile(key string, content []byte) error {
 	// O_EXCL: a key is written once.
-	f, err := os.OpenFile(filepath.Join(w.dir, filepath.FromSlash(key)), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+	f, err := filesystem.OpenFile(filepath.Join(w.dir, filepath.FromSlash(key)), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
 	if err != nil {
 		return err
 	}
@@ -98,12 +98,12 @@ func (w *writer) writeGroup(attrs map[string]any) error {
 		}
 		err := w.writeJSON(nodeName3, map[string]any{"zarr_format": 3, "node_type": "group", "attributes": attrs,
 			"consolidated_metadata": map[string]any{"kind": "inline", "must_understand": false, "metadata": all}})
-		return errors.Join(err, atomicfile.Sync(w.dir))
+		return errors.Join(err, filesystem.SyncDir(w.dir))
 	}
 	// The metadata of the root group come last, so that an interrupted write is not
 	// a store.
 	return errors.Join(w.writeNode(attributesName2, attrs), w.writeNode(groupName2, map[string]any{"zarr_format": 2}),
-		w.writeJSON(consolidatedName2, map[string]any{"zarr_consolidated_format": 1, "metadata": w.nodes}), atomicfile.Sync(w.dir))
+		w.writeJSON(consolidatedName2, map[string]any{"zarr_consolidated_format": 1, "metadata": w.nodes}), filesystem.SyncDir(w.dir))
 }
 
 // writeArray writes an array: its metadata and its chunks.
@@ -142,7 +142,7 @@ func (w *writer) writeArray(v encode.Variable, payload []byte) error {
 	if len(a.Chunks) != len(a.shape) {
 		return fmt.Errorf("%d chunk lengths for %d dimensions", len(a.Chunks), len(a.shape))
 	}
-	if err := os.Mkdir(filepath.Join(w.dir, v.Name), 0o777); err != nil {
+	if err := filesystem.Mkdir(filepath.Join(w.dir, v.Name), 0o777); err != nil {
 		return err
 	}
 	if err := w.writeArrayMetadata(&a); err != nil {
@@ -151,7 +151,7 @@ func (w *writer) writeArray(v encode.Variable, payload []byte) error {
 	if err := w.writeChunks(&a, raw); err != nil {
 		return err
 	}
-	return atomicfile.Sync(filepath.Join(w.dir, v.Name))
+	return filesystem.SyncDir(filepath.Join(w.dir, v.Name))
 }
 
 // outputArray is an array that is being written.
@@ -231,7 +231,7 @@ func (w *writer) writeChunks(a *outputArray, raw []byte) error {
 		// Version 3 nests keys, so directories must exist.
 		key := k.key(index)
 		if w.version == 3 {
-			if err := os.MkdirAll(filepath.Dir(filepath.Join(w.dir, filepath.FromSlash(key))), 0o777); err != nil {
+			if err := filesystem.MkdirAll(filepath.Dir(filepath.Join(w.dir, filepath.FromSlash(key))), 0o777); err != nil {
 				return err
 			}
 		}

@@ -19,6 +19,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/internal/dirglob"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/filesystem"
 	"github.com/ensemble-weather/ensemble/internal/nearest"
 )
 
@@ -163,7 +164,7 @@ func (s *Schema) ReadValue(where, path, text string) (any, []*exit.Error) {
 // readBounded reads a regular file of at most maxFileSize bytes. A pipe is refused, since a
 // configuration is read again when a run is resumed.
 func readBounded(path string) ([]byte, error) {
-	st, err := os.Stat(path)
+	st, err := filesystem.Stat(path)
 	if err != nil {
 		return nil, err
 	}
@@ -173,7 +174,7 @@ func readBounded(path string) ([]byte, error) {
 	if st.Size() > maxFileSize {
 		return nil, fmt.Errorf("%d bytes, want at most %d", st.Size(), maxFileSize)
 	}
-	return os.ReadFile(path)
+	return filesystem.ReadFile(path)
 }
 
 // osReason is the text of an operating system error without operation and path, which the message
@@ -190,14 +191,14 @@ func osReason(err error) string {
 // directory with the nearest name; for a directory its only YAML file; else otherwise.
 func suggestFile(path, otherwise string) string {
 	var names []string
-	st, err := os.Stat(path)
+	st, err := filesystem.Stat(path)
 	if err == nil && st.IsDir() {
 		if found, err := dirglob.In(path, "*.y*ml"); err == nil && len(found) == 1 {
 			return "did you mean `" + found[0] + "`?"
 		}
 	}
 	if errors.Is(err, fs.ErrNotExist) {
-		entries, _ := os.ReadDir(filepath.Dir(path)) // no names if the directory is missing too
+		entries, _ := filesystem.ReadDir(filepath.Dir(path)) // no names if the directory is missing too
 		for _, e := range entries {
 			if ext := filepath.Ext(e.Name()); !e.IsDir() && (ext == ".yaml" || ext == ".yml") {
 				names = append(names, e.Name())

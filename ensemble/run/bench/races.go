@@ -16,6 +16,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/run/setup"
 	"github.com/ensemble-weather/ensemble/internal/atomicfile"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/filesystem"
 	"github.com/ensemble-weather/ensemble/internal/progress"
 )
 
@@ -61,7 +62,7 @@ func AddRaces(ctx context.Context, path, precision string) error {
 		return (&Case{Precision: precision}).check()
 	}
 	races := &cost.Races{}
-	text, err := os.ReadFile(path)
+	text, err := filesystem.ReadFile(path)
 	if err == nil {
 		if races, err = cost.ParseRaces(text); err != nil {
 			return &exit.Error{Code: exit.BadData, What: "the file holds no races", At: path, Why: err.Error(), Fix: "give another name, or remove the file", Err: err}
@@ -116,11 +117,11 @@ func (k Case) network() string { return fmt.Sprintf("%s %d %v", k.Model, k.Base,
 
 // addTuning adds the times of all variants of the kernels of a step and a prediction.
 func (k Case) addTuning(races *cost.Races, s cost.Setup) error {
-	dir, err := os.MkdirTemp("", "timings")
+	dir, err := filesystem.MkdirTemp("", "timings")
 	if err != nil {
 		return exit.CreateError(os.TempDir(), err)
 	}
-	defer os.RemoveAll(dir)
+	defer filesystem.RemoveAll(dir)
 	table := tune.Open(dir, cpu.Machine(k.Threads), nil)
 	table.TimeAll(raceRounds)
 	if err := k.tune(table); err != nil {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"time"
 
@@ -14,6 +13,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/run/trained"
 	"github.com/ensemble-weather/ensemble/internal/atomicfile"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/filesystem"
 	"github.com/ensemble-weather/ensemble/internal/manifest"
 	"github.com/ensemble-weather/ensemble/internal/rundir"
 )
@@ -80,12 +80,12 @@ func (r *derivedRun) copyFiles(m *model.Model) error {
 		return exit.ReadError(r.from, err)
 	}
 	for _, name := range files {
-		b, err := os.ReadFile(filepath.Join(r.from, name))
+		b, err := filesystem.ReadFile(filepath.Join(r.from, name))
 		if err != nil {
 			return exit.ReadError(filepath.Join(r.from, name), err)
 		}
 		to := r.dir.File(name)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(to), 0o755), atomicfile.WriteFile(to, b)); err != nil {
+		if err := errors.Join(filesystem.MkdirAll(filepath.Dir(to), 0o755), atomicfile.WriteFile(to, b)); err != nil {
 			return exit.CreateError(to, err)
 		}
 	}

@@ -3,7 +3,6 @@ package compress
 import (
 	"context"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -19,6 +18,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/run/trained"
 	"github.com/ensemble-weather/ensemble/internal/answer"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/filesystem"
 	"github.com/ensemble-weather/ensemble/internal/jsonfile"
 	"github.com/ensemble-weather/ensemble/postproc/score"
 )
@@ -186,7 +186,7 @@ func networkSize(m *model.Model, dir string) (row EfficiencyRow, err error) {
 	}
 	row.Operations = c.OriginalSize().FLOPs * int64(len(m.Networks))
 	for i, w := range m.Networks {
-		file, err := os.Stat(filepath.Join(dir, "model", fmt.Sprintf(model.WeightsFormat, i)))
+		file, err := filesystem.Stat(filepath.Join(dir, "model", fmt.Sprintf(model.WeightsFormat, i)))
 		if err != nil {
 			return row, exit.ReadError(dir, err)
 		}

@@ -18,6 +18,7 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/answer"
 	"github.com/ensemble-weather/ensemble/internal/atomicfile"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/filesystem"
 	"github.com/ensemble-weather/ensemble/internal/jsonfile"
 	"github.com/ensemble-weather/ensemble/internal/progress"
 	"github.com/ensemble-weather/ensemble/io/decode"
@@ -130,7 +131,7 @@ func Data(ctx context.Context, o Options, dir string) (*demo.Files, error) {
 	path := filepath.Join(dir, dataRecord)
 	want := record{Config: o.Data, Formats: o.Formats, Version: o.Version}
 	want.Config.Threads = 0 // does not affect the data
-	if text, err := os.ReadFile(path); err == nil {
+	if text, err := filesystem.ReadFile(path); err == nil {
 		var have record
 		if json.Unmarshal(text, &have) == nil && sameConfig(have.Config, want.Config) && have.Formats == want.Formats && have.Version == want.Version {
 			return have.Files, nil
@@ -138,7 +139,7 @@ func Data(ctx context.Context, o Options, dir string) (*demo.Files, error) {
 	} else if !errors.Is(err, os.ErrNotExist) {
 		return nil, &exit.Error{Code: exit.IO, What: "cannot read the record of the data", At: path, Why: err.Error(), Fix: "remove the folder " + dir, Err: err}
 	}
-	if err := errors.Join(os.RemoveAll(path), os.MkdirAll(dir, 0o755)); err != nil {
+	if err := errors.Join(filesystem.RemoveAll(path), filesystem.MkdirAll(dir, 0o755)); err != nil {
 		return nil, exit.CreateError(dir, err)
 	}
 	o.Data.Threads = o.Threads

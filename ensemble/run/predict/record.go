@@ -3,13 +3,13 @@ package predict
 import (
 	"errors"
 	"io/fs"
-	"os"
 	"path/filepath"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/model"
 	"github.com/ensemble-weather/ensemble/ensemble/run/scoring"
 	"github.com/ensemble-weather/ensemble/ensemble/run/trained"
+	"github.com/ensemble-weather/ensemble/internal/filesystem"
 	"github.com/ensemble-weather/ensemble/internal/manifest"
 	"github.com/ensemble-weather/ensemble/io/product"
 )
@@ -71,7 +71,7 @@ func (f *forecaster) hasReference() bool { return f.model.Task.Features.Fields !
 func (p *prediction) completeReference(first bool) error {
 	f := p.forecaster
 	dir := filepath.Join(p.options.Out, trained.ReferenceDir)
-	if _, err := os.Stat(filepath.Join(dir, model.File)); !first || !errors.Is(err, fs.ErrNotExist) || !f.hasReference() || !f.ranks.IsRoot() {
+	if _, err := filesystem.Stat(filepath.Join(dir, model.File)); !first || !errors.Is(err, fs.ErrNotExist) || !f.hasReference() || !f.ranks.IsRoot() {
 		return nil
 	}
 	return f.model.SaveDescription(dir)

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -19,6 +18,7 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/answer"
 	"github.com/ensemble-weather/ensemble/internal/atomicfile"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/filesystem"
 	"github.com/ensemble-weather/ensemble/internal/jsonfile"
 	"github.com/ensemble-weather/ensemble/internal/rundir"
 )
@@ -107,7 +107,7 @@ func checkUnused(name string) error {
 	if p, err := readPromotion(name); p != nil || err != nil {
 		return err
 	}
-	entries, err := os.ReadDir(name)
+	entries, err := filesystem.ReadDir(name)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return exit.CreateError(name, err)
 	}
@@ -145,7 +145,7 @@ func readVerdict(o Options, sum string) (*Verdict, error) {
 	if o.Verdict == "" {
 		return nil, nil
 	}
-	text, err := os.ReadFile(o.Verdict)
+	text, err := filesystem.ReadFile(o.Verdict)
 	if err != nil {
 		return nil, exit.ReadError(o.Verdict, err)
 	}
@@ -165,7 +165,7 @@ func readVerdict(o Options, sum string) (*Verdict, error) {
 // copyVersion copies what predictions need of a run into a folder, atomically.
 func copyVersion(to, runDir, sum string) error {
 	parent := filepath.Dir(to)
-	if err := errors.Join(os.MkdirAll(parent, 0o777), atomicfile.RemoveTemporary(parent)); err != nil {
+	if err := errors.Join(filesystem.MkdirAll(parent, 0o777), atomicfile.RemoveTemporary(parent)); err != nil {
 		return exit.CreateError(parent, err)
 	}
 	if have, err := trained.ModelChecksum(filepath.Join(to, "model")); err == nil && have == sum {
@@ -175,8 +175,8 @@ func copyVersion(to, runDir, sum string) error {
 	if err != nil {
 		return exit.CreateError(parent, err)
 	}
-	defer os.RemoveAll(stage)
-	files, err := os.ReadDir(filepath.Join(runDir, "model"))
+	defer filesystem.RemoveAll(stage)
+	files, err := filesystem.ReadDir(filepath.Join(runDir, "model"))
 	if err != nil {
 		return exit.ReadError(runDir, err)
 	}
@@ -186,7 +186,7 @@ func copyVersion(to, runDir, sum string) error {
 			names = append(names, filepath.Join("model", f.Name()))
 		}
 	}
-	if err := os.Mkdir(filepath.Join(stage, "model"), 0o777); err != nil {
+	if err := filesystem.Mkdir(filepath.Join(stage, "model"), 0o777); err != nil {
 		return exit.CreateError(stage, err)
 	}
 	for _, name := range names {
@@ -197,18 +197,18 @@ func copyVersion(to, runDir, sum string) error {
 	if have, err := trained.ModelChecksum(filepath.Join(stage, "model")); err != nil || have != sum {
 		return errors.Join(err, &exit.Error{Code: exit.IO, What: "the model changed while it was copied", At: runDir, Fix: "promote it again when no other program writes to the run directory"})
 	}
-	if err := os.RemoveAll(to); err != nil { // replace a damaged copy
+	if err := filesystem.RemoveAll(to); err != nil { // replace a damaged copy
 		return exit.CreateError(to, err)
 	}
-	if err := os.Rename(stage, to); err != nil {
+	if err := filesystem.Rename(stage, to); err != nil {
 		return exit.CreateError(to, err)
 	}
-	return exit.CreateError(parent, atomicfile.Sync(parent))
+	return exit.CreateError(parent, filesystem.SyncDir(parent))
 }
 
 // copyFile copies a file and syncs it to disk.
 func copyFile(to, from string) error {
-	in, err := os.Open(from)
+	in, err := filesystem.Open(from)
 	if err != nil {
 		return exit.ReadError(from, err)
 	}
@@ -221,7 +221,7 @@ func copyFile(to, from string) error {
 
 // updateName points the name at the model that change returns; nil changes nothing.
 func updateName(name string, change func(now *Promotion) (*Promotion, error)) error {
-	if err := os.MkdirAll(name, 0o777); err != nil {
+	if err := filesystem.MkdirAll(name, 0o777); err != nil {
 		return exit.CreateError(name, err)
 	}
 	lease, err := rundir.TakeLease(name)
@@ -240,7 +240,7 @@ func updateName(name string, change func(now *Promotion) (*Promotion, error)) er
 	if err != nil || next == nil {
 		return err
 	}
-	history, err := os.ReadFile(filepath.Join(name, promotionsFile))
+	history, err := filesystem.ReadFile(filepath.Join(name, promotionsFile))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return exit.ReadError(filepath.Join(name, promotionsFile), err)
 	}
@@ -264,7 +264,7 @@ func updateName(name string, change func(now *Promotion) (*Promotion, error)) er
 // readPromotion reads what a name points at; nil if nothing yet.
 func readPromotion(name string) (*Promotion, error) {
 	path := filepath.Join(name, PromotionFile)
-	text, err := os.ReadFile(path)
+	text, err := filesystem.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	} else if err != nil {
@@ -312,7 +312,7 @@ func RollBack(name, to string) (p *Promotion, err error) {
 			}
 		}
 		var have []string
-		entries, _ := os.ReadDir(filepath.Join(name, VersionsDir))
+		entries, _ := filesystem.ReadDir(filepath.Join(name, VersionsDir))
 		for _, e := range entries {
 			if !strings.HasPrefix(e.Name(), ".") {
 				have = append(have, e.Name())
@@ -365,7 +365,7 @@ type Promotions []Promotion
 // Errors: exit 66 if it points at no model; 65 if the history is damaged.
 func ListPromotions(name string) (list Promotions, err error) {
 	path := filepath.Join(name, promotionsFile)
-	text, err := os.ReadFile(path)
+	text, err := filesystem.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, noModelError(name)
 	} else if err != nil {

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -22,6 +21,7 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/answer"
 	"github.com/ensemble-weather/ensemble/internal/atomicfile"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/filesystem"
 	"github.com/ensemble-weather/ensemble/internal/humanise"
 	"github.com/ensemble-weather/ensemble/internal/jsonfile"
 	"github.com/ensemble-weather/ensemble/internal/progress"
@@ -70,13 +70,13 @@ const SyntheticRecord = "synthetic.json"
 // Errors: exit 73 for a folder with other content, which may be real data; 74.
 func Synthesize(ctx context.Context, o SynthesizeOptions) (*SynthesizeResult, error) {
 	p := o.Protocol
-	if err := os.MkdirAll(o.Out, 0o777); err != nil {
+	if err := filesystem.MkdirAll(o.Out, 0o777); err != nil {
 		return nil, exit.CreateError(o.Out, err)
 	}
 	record := filepath.Join(o.Out, SyntheticRecord)
-	if entries, err := os.ReadDir(o.Out); err != nil {
+	if entries, err := filesystem.ReadDir(o.Out); err != nil {
 		return nil, exit.CreateError(o.Out, err)
-	} else if _, err := os.Stat(record); len(entries) > 0 && errors.Is(err, fs.ErrNotExist) {
+	} else if _, err := filesystem.Stat(record); len(entries) > 0 && errors.Is(err, fs.ErrNotExist) {
 		return nil, &exit.Error{Code: exit.CannotWrite, What: "the folder is not empty", At: o.Out, Why: "it contains " + entries[0].Name() + " but no synthetic archive",
 			Fix: "choose another folder, as synthetic files have the names of real ones"}
 	}
@@ -134,7 +134,7 @@ func Synthesize(ctx context.Context, o SynthesizeOptions) (*SynthesizeResult, er
 		return nil, err
 	}
 	for _, path := range res.Outputs {
-		s, err := os.Stat(path)
+		s, err := filesystem.Stat(path)
 		if err != nil {
 			return nil, exit.ReadError(path, err)
 		}
@@ -414,7 +414,7 @@ func (r *RequestResult) write(dir string) error {
 	if dir == "" {
 		return nil
 	}
-	if err := os.MkdirAll(dir, 0o777); err != nil {
+	if err := filesystem.MkdirAll(dir, 0o777); err != nil {
 		return exit.CreateError(dir, err)
 	}
 	put := func(name string, text []byte) error {

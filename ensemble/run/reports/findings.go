@@ -4,13 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
 
 	"github.com/ensemble-weather/ensemble/internal/atomicfile"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/filesystem"
 	"github.com/ensemble-weather/ensemble/internal/jsonfile"
 	"github.com/ensemble-weather/ensemble/io/table"
 	"github.com/ensemble-weather/ensemble/postproc/report"
@@ -23,7 +23,7 @@ import (
 // Errors: exit 73 and 74.
 func SaveFindings[T any](folder, tableFile string, rows []T, page *report.Page, file string, all any) error {
 	dir := filepath.Join(folder, "report")
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	if err := filesystem.MkdirAll(dir, 0o755); err != nil {
 		return exit.CreateError(dir, err)
 	}
 	if err := table.WriteCSV(filepath.Join(folder, tableFile), rows); err != nil {
@@ -71,7 +71,7 @@ func WritePage(dir string, page *report.Page) error {
 	}
 	for n := len(parts) + 1; ; n++ {
 		path := filepath.Join(dir, report.PartName(PageFile, n))
-		if err := os.Remove(path); errors.Is(err, fs.ErrNotExist) {
+		if err := filesystem.Remove(path); errors.Is(err, fs.ErrNotExist) {
 			return nil
 		} else if err != nil {
 			return exit.CreateError(path, err)

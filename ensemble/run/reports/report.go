@@ -12,6 +12,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/run/scoring"
 	"github.com/ensemble-weather/ensemble/ensemble/run/trained"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/filesystem"
 	"github.com/ensemble-weather/ensemble/internal/rundir"
 	"github.com/ensemble-weather/ensemble/postproc/report"
 )
@@ -33,7 +34,7 @@ func Write(o Options) (path string, err error) {
 		return "", err
 	}
 	dir := filepath.Join(o.Dir, "report")
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	if err := filesystem.MkdirAll(dir, 0o755); err != nil {
 		return "", exit.CreateError(dir, err)
 	}
 	return filepath.Join(dir, PageFile), WritePage(dir, page)
@@ -41,7 +42,7 @@ func Write(o Options) (path string, err error) {
 
 // collectPage collects what a folder contains for the page.
 func collectPage(dir string) (*report.Page, error) {
-	if _, err := os.Stat(dir); errors.Is(err, os.ErrNotExist) {
+	if _, err := filesystem.Stat(dir); errors.Is(err, os.ErrNotExist) {
 		return nil, trained.MissingRunError(dir, err)
 	}
 	page := &report.Page{Title: "Report of " + filepath.Base(dir)}
@@ -60,10 +61,10 @@ func collectPage(dir string) (*report.Page, error) {
 	if page.Charts, err = LossCharts(dir); err != nil {
 		return nil, err
 	}
-	if text, err := os.ReadFile(filepath.Join(dir, "config.effective.yaml")); err == nil {
+	if text, err := filesystem.ReadFile(filepath.Join(dir, "config.effective.yaml")); err == nil {
 		page.Config = string(text)
 	}
-	if text, err := os.ReadFile(filepath.Join(dir, "environment.json")); err == nil {
+	if text, err := filesystem.ReadFile(filepath.Join(dir, "environment.json")); err == nil {
 		page.Facts = environmentFacts(text)
 	}
 	switch m, err := rundir.ReadManifest(dir); {
@@ -156,7 +157,7 @@ func WritePublic(dir, to string) error {
 		return err
 	}
 	page.Config, page.Facts, page.Inputs, page.Warnings = "", nil, nil, nil
-	if err := os.MkdirAll(to, 0o755); err != nil {
+	if err := filesystem.MkdirAll(to, 0o755); err != nil {
 		return exit.CreateError(to, err)
 	}
 	return WritePage(to, page)

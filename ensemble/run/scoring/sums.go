@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -16,6 +15,7 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/atomicfile"
 	"github.com/ensemble-weather/ensemble/internal/columnfile"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/filesystem"
 	"github.com/ensemble-weather/ensemble/postproc/baseline"
 	couplingtest "github.com/ensemble-weather/ensemble/postproc/coupling"
 	"github.com/ensemble-weather/ensemble/postproc/dist"
@@ -427,7 +427,7 @@ func differingParts(a, b []byte) string {
 //
 // Errors: exit 65 and 66.
 func LoadSums(path string) (*SavedSums, error) {
-	text, err := os.ReadFile(path)
+	text, err := filesystem.ReadFile(path)
 	if err != nil {
 		return nil, exit.ReadError(path, err)
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/model"
 	"github.com/ensemble-weather/ensemble/ensemble/model/network"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/filesystem"
 	"github.com/ensemble-weather/ensemble/internal/rundir"
 )
 
@@ -93,7 +94,7 @@ func (t *trainer) startOrResume(o Options, state rundir.State) (uint64, error) {
 // Errors: exit 64 for a change in another key; 65 and 66 for the checkpoint.
 func (t *trainer) resume(o Options, sources []rundir.Source) (uint64, error) {
 	effective := t.dir.File("config.effective.yaml")
-	began, err := os.ReadFile(effective)
+	began, err := filesystem.ReadFile(effective)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return 0, exit.ReadError(effective, err)
 	}

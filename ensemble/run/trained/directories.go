@@ -1,9 +1,10 @@
 package trained
 
 import (
-	"os"
 	"path/filepath"
 	"slices"
+
+	"github.com/ensemble-weather/ensemble/internal/filesystem"
 )
 
 // CompleteDirectories lists run directories, finished or not, whose paths start with typed; for "" those in the
@@ -20,7 +21,7 @@ func CompleteDirectories(typed string) []string {
 			continue // an invalid pattern matches nothing
 		}
 		for _, path := range paths {
-			if _, err := os.Stat(filepath.Join(path, EffectiveConfigFile)); err == nil {
+			if _, err := filesystem.Stat(filepath.Join(path, EffectiveConfigFile)); err == nil {
 				found = append(found, path)
 			}
 		}

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/filesystem"
 	"github.com/ensemble-weather/ensemble/internal/manifest"
 	"github.com/ensemble-weather/ensemble/internal/nearest"
 	"github.com/ensemble-weather/ensemble/internal/rundir"
@@ -22,7 +23,7 @@ func ReadFinished(runDir string) (*rundir.Manifest, error) {
 	if !errors.Is(err, os.ErrNotExist) {
 		return m, err
 	}
-	if _, err := os.Stat(runDir); errors.Is(err, os.ErrNotExist) {
+	if _, err := filesystem.Stat(runDir); errors.Is(err, os.ErrNotExist) {
 		return nil, MissingRunError(runDir, err)
 	}
 	return nil, &exit.Error{Code: exit.NotYet, What: "the run is not finished", At: filepath.Join(runDir, "manifest.json"),
@@ -48,7 +49,7 @@ func MissingRunError(dir string, err error) error {
 //
 // Errors: exit 66 without a model.
 func ModelChecksum(dir string) (string, error) {
-	entries, err := os.ReadDir(dir)
+	entries, err := filesystem.ReadDir(dir)
 	if err != nil {
 		return "", &exit.Error{Code: exit.NotYet, What: "no trained model", At: dir, Why: err.Error(), Fix: "train first: ensemble train -c FILE --run-dir DIR", Err: err}
 	}

@@ -3,10 +3,10 @@ package trained
 import (
 	"context"
 	"encoding/json"
-	"os"
 	"path/filepath"
 
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/filesystem"
 	"github.com/ensemble-weather/ensemble/internal/jsonfile"
 	"github.com/ensemble-weather/ensemble/internal/rundir"
 	"github.com/ensemble-weather/ensemble/io/table"
@@ -38,7 +38,7 @@ func WriteScores(dir string, r *score.Result) error {
 // Errors: exit 66 if there are none; 65 if they cannot be read.
 func ReadScores(dir string) (*score.Result, error) {
 	path := filepath.Join(dir, ScoresFile)
-	text, err := os.ReadFile(path)
+	text, err := filesystem.ReadFile(path)
 	if err != nil {
 		return nil, &exit.Error{Code: exit.NotYet, What: "no scores", At: path, Why: err.Error(), Fix: "finish the training, or run `ensemble verify --out DIR`", Err: err}
 	}
@@ -58,7 +58,7 @@ func ReadDates(ctx context.Context, dir string) ([]score.DateScore, error) {
 
 // Outputs lists the files of a finished run for its manifest.
 func Outputs(dir *rundir.Dir, scored bool) ([]string, error) {
-	entries, err := os.ReadDir(dir.File("model"))
+	entries, err := filesystem.ReadDir(dir.File("model"))
 	if err != nil {
 		return nil, exit.CreateError(dir.File("model"), err)
 	}

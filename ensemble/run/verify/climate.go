@@ -3,12 +3,12 @@ package verify
 import (
 	"errors"
 	"io/fs"
-	"os"
 	"path/filepath"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/model/task"
 	"github.com/ensemble-weather/ensemble/ensemble/run/train"
+	"github.com/ensemble-weather/ensemble/internal/filesystem"
 )
 
 // findClimate loads the climate of a verification: the named file, or the one of the training; nil if there
@@ -17,7 +17,7 @@ func findClimate(o Options, grid *ensemble.Grid) (*task.Climate, error) {
 	path := o.Climate
 	if path == "" && o.RunDir != "" {
 		path = filepath.Join(o.RunDir, "model", task.ClimateFile)
-		if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+		if _, err := filesystem.Stat(path); errors.Is(err, fs.ErrNotExist) {
 			return nil, nil
 		}
 	}

@@ -10,7 +10,6 @@ import (
 	"io/fs"
 	"maps"
 	"math"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -27,6 +26,7 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/atomicfile"
 	"github.com/ensemble-weather/ensemble/internal/dirglob"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/filesystem"
 	"github.com/ensemble-weather/ensemble/internal/humanise"
 	"github.com/ensemble-weather/ensemble/internal/jsonfile"
 	"github.com/ensemble-weather/ensemble/internal/rundir"
@@ -126,7 +126,7 @@ func Rolling(ctx context.Context, o RollingOptions) (*RollingResult, error) {
 	if o.Bands == (Bands{}) {
 		o.Bands = DefaultBands
 	}
-	if err := os.MkdirAll(o.Dir, 0o777); err != nil {
+	if err := filesystem.MkdirAll(o.Dir, 0o777); err != nil {
 		return nil, exit.CreateError(o.Dir, err)
 	}
 	lease, err := rundir.TakeLease(o.Dir)
@@ -149,7 +149,7 @@ func Rolling(ctx context.Context, o RollingOptions) (*RollingResult, error) {
 		return nil, err
 	}
 	sums := sumsDir(o.Dir, issued.model)
-	if err := errors.Join(sweep, os.MkdirAll(sums, 0o777), atomicfile.RemoveTemporary(sums)); err != nil {
+	if err := errors.Join(sweep, filesystem.MkdirAll(sums, 0o777), atomicfile.RemoveTemporary(sums)); err != nil {
 		return nil, exit.CreateError(sums, err)
 	}
 	if len(issued.files) > 0 {
@@ -473,7 +473,7 @@ func (r *RollingResult) save(dir string) error {
 	path := filepath.Join(dir, AlarmsFile)
 	r.Outputs = append(r.Outputs, path)
 	name := filepath.Join(dir, HistoryFile)
-	old, err := os.ReadFile(name)
+	old, err := filesystem.ReadFile(name)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return exit.ReadError(name, err)
 	}

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"io/fs"
 	"math"
-	"os"
 	"path/filepath"
 	"slices"
 
@@ -12,6 +11,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/run/promote"
 	"github.com/ensemble-weather/ensemble/ensemble/run/scoring"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/filesystem"
 	"github.com/ensemble-weather/ensemble/postproc/score"
 )
 
@@ -33,7 +33,7 @@ func newVerdict(o RollingOptions, own *RollingResult) (*promote.Verdict, error) 
 		return nil, err
 	}
 	none := &exit.Error{Code: exit.NotYet, What: "no initialisation to compare", At: o.Against, Why: "the two verifications have no common initialisation yet", Fix: "verify products of both models for the same days, and wait for their analyses"}
-	if _, err := os.Stat(o.Against); errors.Is(err, fs.ErrNotExist) {
+	if _, err := filesystem.Stat(o.Against); errors.Is(err, fs.ErrNotExist) {
 		return nil, &exit.Error{Code: exit.NotYet, What: "no such folder", At: o.Against, Why: "named by --compare-with", Fix: "correct the path, or verify the products of the other model first: ensemble verify --rolling " + o.Against, Err: err}
 	}
 	if used == nil || own.Scores == nil {

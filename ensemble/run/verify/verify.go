@@ -3,7 +3,6 @@ package verify
 import (
 	"context"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"time"
@@ -22,6 +21,7 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/answer"
 	"github.com/ensemble-weather/ensemble/internal/balance"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/filesystem"
 	"github.com/ensemble-weather/ensemble/internal/progress"
 	"github.com/ensemble-weather/ensemble/internal/version"
 	fio "github.com/ensemble-weather/ensemble/io"
@@ -650,14 +650,14 @@ func publishScores(out string, all []*scoring.Scoring, finished []score.Coupling
 	if err := res.addPeriods(b); err != nil || out == "" {
 		return err
 	}
-	if err := os.MkdirAll(out, 0o755); err != nil {
+	if err := filesystem.MkdirAll(out, 0o755); err != nil {
 		return exit.CreateError(out, err)
 	}
 	if err := trained.WriteScores(out, res.Scores); err != nil {
 		return err
 	}
 	places := filepath.Join(out, scoring.ExampleFile) // of an earlier verification
-	if err := os.RemoveAll(places); err != nil {
+	if err := filesystem.RemoveAll(places); err != nil {
 		return exit.CreateError(places, err)
 	}
 	tables, err := scoring.WriteTables(out, res.Scores)
@@ -681,7 +681,7 @@ func findReference(o Options, warnings *[]string) (*model.Model, error) {
 		dirs = []string{filepath.Join(o.RunDir, "model")}
 	}
 	for _, dir := range dirs {
-		if _, err := os.Stat(filepath.Join(dir, model.File)); err == nil {
+		if _, err := filesystem.Stat(filepath.Join(dir, model.File)); err == nil {
 			m, _, err := model.LoadDescription(dir)
 			return m, err
 		} else if o.RunDir != "" {

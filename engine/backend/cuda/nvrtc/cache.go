@@ -12,6 +12,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/engine/backend/cuda/device"
 	"github.com/ensemble-weather/ensemble/internal/atomicfile"
+	"github.com/ensemble-weather/ensemble/internal/filesystem"
 )
 
 // Cache stores compiled programs, and compiled plans of libraries, in a directory, one
@@ -98,7 +99,7 @@ func (k Cache) file(key []string) string {
 // read returns the content of an undamaged file. A file in use gets a new modification
 // time, by which write decides what to remove, once an hour at most.
 func read(file string) ([]byte, bool) {
-	text, err := os.ReadFile(file)
+	text, err := filesystem.ReadFile(file)
 	if err != nil {
 		return nil, false
 	}
@@ -110,7 +111,7 @@ func read(file string) ([]byte, bool) {
 	if sha256.Sum256(image) != [sha256.Size]byte(rest) {
 		return nil, false
 	}
-	if info, err := os.Stat(file); err == nil && time.Since(info.ModTime()) > touchInterval {
+	if info, err := filesystem.Stat(file); err == nil && time.Since(info.ModTime()) > touchInterval {
 		now := time.Now()
 		_ = os.Chtimes(file, now, now) // of a folder that others own
 	}
@@ -120,14 +121,14 @@ func read(file string) ([]byte, bool) {
 // write stores an image if possible, and removes the least recently used files.
 // Processes may write at the same time: the content of a name is the same for all.
 func (k Cache) write(file string, image []byte) {
-	if err := os.MkdirAll(k.Dir, 0o755); err != nil {
+	if err := filesystem.MkdirAll(k.Dir, 0o755); err != nil {
 		return
 	}
 	sum := sha256.Sum256(image)
 	if atomicfile.WriteFile(file, slices.Concat([]byte(magic), sum[:], image)) != nil {
 		return
 	}
-	entries, err := os.ReadDir(k.Dir)
+	entries, err := filesystem.ReadDir(k.Dir)
 	if err != nil {
 		return
 	}
@@ -147,6 +148,6 @@ func (k Cache) write(file string, image []byte) {
 	}
 	slices.SortFunc(all, func(a, b used) int { return b.at.Compare(a.at) })
 	for _, u := range all[min(most, len(all)):] {
-		_ = os.Remove(filepath.Join(k.Dir, u.name)) // another process may have been faster
+		_ = filesystem.Remove(filepath.Join(k.Dir, u.name)) // another process may have been faster
 	}
 }

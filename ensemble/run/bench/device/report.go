@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -18,6 +17,7 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/atomicfile"
 	"github.com/ensemble-weather/ensemble/internal/benchstats"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/filesystem"
 )
 
 // combinedReport is the combined result file of gpu.sh.
@@ -129,7 +129,7 @@ func (c *Options) collect() (*combinedReport, []answerLine, error) {
 		}
 		p.Exit, _ = strconv.Atoi(f[1])
 		stem := filepath.Join(c.Parts, p.Name)
-		out, err := os.ReadFile(stem + ".json")
+		out, err := filesystem.ReadFile(stem + ".json")
 		if err != nil && p.Why == "" {
 			return exit.ReadError(stem+".json", err)
 		}
@@ -161,7 +161,7 @@ func (c *Options) collect() (*combinedReport, []answerLine, error) {
 
 // eachLine calls f for each line of a file.
 func eachLine(path string, f func(string) error) error {
-	file, err := os.Open(path)
+	file, err := filesystem.Open(path)
 	if err != nil {
 		return exit.ReadError(path, err)
 	}
@@ -178,7 +178,7 @@ func eachLine(path string, f func(string) error) error {
 // lastLines returns the end of a part's error output.
 func lastLines(path string) string {
 	const kept = 600
-	text, err := os.ReadFile(path)
+	text, err := filesystem.ReadFile(path)
 	if err != nil {
 		return "it printed nothing"
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/internal/benchstats"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/filesystem"
 )
 
 // Prediction is the cost of `ensemble predict`, from a cold process to written files.
@@ -24,11 +25,11 @@ type Prediction struct {
 func (o Options) predict(ctx context.Context) (*Prediction, error) {
 	out := o.Out
 	if out == "" {
-		dir, err := os.MkdirTemp("", "ensemble-bench-")
+		dir, err := filesystem.MkdirTemp("", "ensemble-bench-")
 		if err != nil {
 			return nil, exit.CreateError(dir, err)
 		}
-		defer os.RemoveAll(dir)
+		defer filesystem.RemoveAll(dir)
 		out = filepath.Join(dir, "products")
 	}
 	arg := append(o.Program[1:len(o.Program):len(o.Program)], "predict", "--run-dir", o.RunDir, "--out", out, "--threads", fmt.Sprint(o.Threads), "--overwrite", "always", "--progress", "none")
@@ -108,7 +109,7 @@ func resident(pid int) int64 {
 	sum := pages * int64(os.Getpagesize())
 	lists, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid)) // the pattern is valid
 	for _, l := range lists {
-		text, _ := os.ReadFile(l) // a thread may have terminated
+		text, _ := filesystem.ReadFile(l) // a thread may have terminated
 		for word := range strings.FieldsSeq(string(text)) {
 			var child int
 			if _, err := fmt.Sscan(word, &child); err == nil {

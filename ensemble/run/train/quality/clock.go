@@ -11,6 +11,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/team"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/filesystem"
 	"github.com/ensemble-weather/ensemble/internal/mllog"
 	"github.com/ensemble-weather/ensemble/internal/rundir"
 	"golang.org/x/sys/unix"
@@ -41,7 +42,7 @@ const (
 // nothing.
 type Clock struct {
 	*mllog.Log
-	file           *os.File
+	file           filesystem.File
 	ranks          *team.Team
 	processor      func() time.Duration // of this process
 	ended          bool
@@ -73,10 +74,10 @@ func NewClock(o Options, ranks *team.Team) (*Clock, error) {
 
 // open opens the log and writes its first events.
 func (c *Clock) open(o Options) error {
-	if err := os.MkdirAll(filepath.Dir(o.Log), 0o777); err != nil {
+	if err := filesystem.MkdirAll(filepath.Dir(o.Log), 0o777); err != nil {
 		return exit.CreateError(o.Log, err)
 	}
-	f, err := os.OpenFile(o.Log, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
+	f, err := filesystem.OpenFile(o.Log, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
 	if err != nil {
 		return exit.CreateError(o.Log, err)
 	}
@@ -274,7 +275,7 @@ func (c *Clock) Close(failed error) error {
 	path := c.file.Name()
 	err := errors.Join(exit.CreateError(path, c.file.Sync()), exit.CreateError(path, c.file.Close()))
 	if failed != nil && c.epoch == 0 {
-		return errors.Join(err, exit.CreateError(path, os.Remove(path)))
+		return errors.Join(err, exit.CreateError(path, filesystem.Remove(path)))
 	}
 	return cmp.Or(c.logError(), err)
 }

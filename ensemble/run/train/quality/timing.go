@@ -3,10 +3,10 @@ package quality
 import (
 	"fmt"
 	"math"
-	"os"
 	"slices"
 
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/filesystem"
 	"github.com/ensemble-weather/ensemble/internal/mllog"
 )
 
@@ -27,7 +27,7 @@ type Timing struct {
 //
 // Errors: exit 66 if it is missing; 65 if it is damaged, has no end, or states a success that its losses do not show.
 func Read(path string) (*Timing, error) {
-	f, err := os.Open(path)
+	f, err := filesystem.Open(path)
 	if err != nil {
 		return nil, exit.ReadError(path, err)
 	}
