@@ -188,27 +188,6 @@ func TestUnreachable(t *testing.T) {
 	}
 }
 
-// TestTestOnly: code that is not a test imports none of the packages that are for tests.
-func TestTestOnly(t *testing.T) {
-	listed := func(path string) int {
-		return slices.IndexFunc(testOnly, func(o struct{ pkg, why string }) bool { return Module+"/"+o.pkg == path })
-	}
-	found := map[string]bool{}
-	for _, p := range list(t) {
-		found[p.short()] = true
-		for _, imp := range p.Imports {
-			if i := listed(imp); i >= 0 && listed(p.ImportPath) < 0 {
-				t.Errorf("%s imports %s, which only tests may\n\tbecause %s", p.short(), testOnly[i].pkg, testOnly[i].why)
-			}
-		}
-	}
-	for _, o := range testOnly {
-		if !found[o.pkg] {
-			t.Errorf("rules.go names %s, which does not exist", o.pkg)
-		}
-	}
-}
-
 func TestNames(t *testing.T) {
 	for _, p := range list(t) {
 		for part := range strings.SplitSeq(p.short(), "/") {

@@ -161,10 +161,5 @@ var forbiddenLinks = []struct {
 	{"cmd/ensemble-decode", Module + "/engine", "the child process must stay small: it is started often"},
 }
 
-// testOnly lists packages that only tests import, and others of the list.
-var testOnly = []struct{ pkg, why string }{
-	{"internal/powerfail", "it makes the state of a disk after a power failure, which the program must not do"},
-}
-
 // vagueNames lists package names that do not describe a purpose.
 var vagueNames = []string{"util", "utils", "common", "helper", "helpers", "misc", "base", "shared", "lib"}

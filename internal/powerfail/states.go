@@ -83,6 +83,22 @@ func (l *Log) Sample(seed uint64, n int) []State {
 	return out
 }
 
+// Some yields a sample of n states, then those of the end of the run.
+func (l *Log) Some(seed uint64, n int) iter.Seq[State] {
+	return func(yield func(State) bool) {
+		for _, s := range l.Sample(seed, n) {
+			if !yield(s) {
+				return
+			}
+		}
+		for s := range l.Final(seed, 2) {
+			if !yield(s) {
+				return
+			}
+		}
+	}
+}
+
 // digest identifies a tree by its content.
 func (t Tree) digest() (sum [sha256.Size]byte) {
 	h := sha256.New()
