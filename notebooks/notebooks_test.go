@@ -277,7 +277,7 @@ var cells = map[string]func(){
 	"chain": func() { (&Prediction{Init: Init{}, run: &Run{}}).Spread("temperature").Map(Europe).Show() },
 	"train": func() {
 		d := value(openAt(os.Getenv(dataVariable), Cached(), In("kept")))
-		MustTrain("long", d, Target("t850"), tiny, Set("train.epochs=100000", "train.checkpoint.every=100000"))
+		MustTrain("long", d, Target("t850"), tiny, Set("train.epochs=100000", "train.checkpoint.every=100000 epochs"))
 	},
 	"table": func() {
 		t := &Table{Section: answer.Section{Columns: answer.TextColumns("n")}}

@@ -135,6 +135,9 @@ func TestServeHookHangs(t *testing.T) {
 	if h := s.hookStatus(); h.Calls != "command" || !strings.Contains(h.Open[0].Why, "it took longer than serve.on_issue.timeout, 1s, and was ended") || h.Open[0].NextAttempt == nil {
 		t.Errorf("%+v", h)
 	}
+	if resp, page := s.get("/"); resp.StatusCode != http.StatusOK || !strings.Contains(string(page), "by command; 3 pending, 0 given up") || strings.Count(string(page), "it took longer than serve.on_issue.timeout") != 3 {
+		t.Errorf("%s %s", resp.Status, page)
+	}
 	configure("/no/such/program")
 	if err := s.cmd.Process.Signal(syscall.SIGHUP); err != nil {
 		t.Fatal(err)

@@ -46,7 +46,8 @@ type Checkpoint struct {
 // index is the content of index.json. It is JSON, so that a user can read step and version without
 // this program.
 type index struct {
-	Format int `json:"format"`
+	Format   int    `json:"format"`
+	Checksum string `json:"checksum"` // of index.json (manifest.SealedJSON)
 	Meta
 	Parts []part `json:"parts"`
 }
@@ -112,11 +113,12 @@ func Save(root string, m Meta, tensors []Tensor) (dir string, err error) {
 		return "", exit.CreateError(dir, err)
 	}
 	file.Path = name
-	text, err := json.MarshalIndent(index{format, m, []part{{file, sums}}}, "", " ")
+	x := index{Format: format, Meta: m, Parts: []part{{file, sums}}}
+	text, err := manifest.SealedJSON(&x, &x.Checksum, " ")
 	if err != nil {
 		return "", err
 	}
-	if err := atomicfile.WriteFile(filepath.Join(tmp, indexFile), append(text, '\n')); err != nil {
+	if err := atomicfile.WriteFile(filepath.Join(tmp, indexFile), text); err != nil {
 		return "", exit.CreateError(dir, err)
 	}
 	if err := verify(tmp); err != nil {
@@ -221,6 +223,9 @@ func readIndex(dir string) (index, error) {
 		if p.Path != filepath.Base(p.Path) || !strings.HasPrefix(p.Path, "rank-") {
 			return x, bad(fmt.Sprintf("tensor file %q is not in the folder of the checkpoint", p.Path))
 		}
+	}
+	if err := manifest.CheckSeal(text); err != nil {
+		return x, bad(err.Error())
 	}
 	return x, nil
 }

@@ -278,7 +278,7 @@ func TestIdentity(t *testing.T) {
 		return c
 	}
 	base := load()
-	if other := load("train.threads=3", "train.checkpoint.every=5", "train.checkpoint.keep=4"); other.Identity() != base.Identity() || other.Hash() == base.Hash() {
+	if other := load("train.threads=3", "train.checkpoint.every=5 steps", "train.checkpoint.keep=4"); other.Identity() != base.Identity() || other.Hash() == base.Hash() {
 		t.Error("neutral keys: want the same identity, and another hash")
 	}
 	for _, set := range []string{"train.seed=7", "train.epochs=99", "data.spread_ddof=0"} {

@@ -188,6 +188,12 @@ var kinds = schema.Kinds{
 			map[string]any{"type": "string", "pattern": "^[0-9.]+ ?(epochs?|steps?)$"},
 		}},
 	},
+	reflect.TypeFor[CheckpointInterval](): {
+		Want:   "an interval such as 500 steps, 10 min or 1 epoch",
+		Parse:  func(n *yaml.Node, _ string) (any, error) { return ParseCheckpointInterval(n.Value) },
+		Format: func(v any) string { return v.(CheckpointInterval).String() },
+		JSON:   map[string]any{"type": "string", "pattern": checkpointIntervalPattern},
+	},
 	reflect.TypeFor[Date](): {
 		Want:   "a date such as 1983-12-31, or a time with its zone such as 1983-12-31T12:00Z",
 		Parse:  func(n *yaml.Node, _ string) (any, error) { return ParseDate(n.Value) },

@@ -241,8 +241,8 @@ type EarlyStop struct {
 
 // Checkpoint is the section train.checkpoint: how often the state is saved, and how many are kept.
 type Checkpoint struct {
-	Every int `key:"every"` // epochs
-	Keep  int `key:"keep"`  // checkpoints besides the best
+	Every CheckpointInterval `key:"every"`
+	Keep  int                `key:"keep"` // checkpoints besides the best
 }
 
 // Baselines lists the names of the methods of postproc/baseline, in its order.
@@ -391,8 +391,8 @@ var TrainSchema = newSchema[Train]("train", slices.Concat([]schema.Key{
 		Help: "Seed of all random numbers."},
 	{Path: "train.early_stop.patience", Default: "10", Check: AtLeast(0), Example: "10",
 		Help: "Early stopping: epochs without improvement of the validation loss after which training ends; 0: never."},
-	{Path: "train.checkpoint.every", Default: "1", Check: AtLeast(1), Example: "1", MayChangeOnResume: true, OutsideIdentity: true,
-		Help: "Epochs between checkpoints."},
+	{Path: "train.checkpoint.every", Default: "10m or 1 epoch", Example: "500 steps", MayChangeOnResume: true, OutsideIdentity: true,
+		Help: "Training between checkpoints, which is the most that a crash loses: a time, steps or epochs; of several, joined by or, the one that ends first. A checkpoint is also written at the end of each network. Results do not depend on it."},
 	{Path: "train.checkpoint.keep", Default: "2", Check: AtLeast(2), Example: "2", MayChangeOnResume: true, OutsideIdentity: true,
 		Help: "Number of checkpoints that are kept besides the best one."},
 	{Path: "train.networks", Default: "1", Check: Between(1, 100), Example: "3",

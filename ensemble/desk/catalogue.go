@@ -10,22 +10,19 @@ import (
 	"strings"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/ensemble/published"
 	"github.com/ensemble-weather/ensemble/internal/exit"
-	fio "github.com/ensemble-weather/ensemble/io"
-	"github.com/ensemble-weather/ensemble/io/decode"
 	"github.com/ensemble-weather/ensemble/postproc/report"
 )
 
 // Products are the finished products of an initialisation.
 type Products struct {
-	Name    string
-	Version string   // another one after they are replaced
-	Members int      // used
-	Files   []string // paths of the NetCDF files, else the Zarr stores, else the GRIB files of its manifest, without stations
+	*published.Init
+	Saved string // another one after the statistics of the members were saved again
 }
 
-// ErrNoProducts is the error of a Source for an initialisation without products.
-var ErrNoProducts = errors.New("no products of this initialisation")
+// version is another one after anything that the page shows of the products was replaced.
+func (p *Products) version() string { return p.Revision + " " + p.Saved }
 
 // target is a variable at a level.
 type target struct {
@@ -128,12 +125,13 @@ type fieldKey struct {
 
 // catalogue is what the product files of an initialisation have.
 type catalogue struct {
+	reader   *published.Reader
 	products *Products
 	init     ensemble.Init
 	targets  []target
 	leads    []ensemble.Lead
 	all      []statistic
-	entries  map[fieldKey]ensemble.Entry
+	entries  fields
 }
 
 // statistics lists the statistics of a target at a lead; those of any lead if lead is nil.
@@ -152,51 +150,55 @@ func (c *catalogue) has(t *target, lead ensemble.Lead, s statistic) bool {
 	return ok
 }
 
-// options are those of reading product files: one child, which ends with the drawing.
-func options(keep func(e ensemble.Entry) bool) fio.Options {
-	return fio.Options{Decode: decode.Options{Children: 1, Deadline: drawLimit}, Keep: keep}
-}
+// fields are the fields of product files that the page can show. Of those with one key it is the first.
+type fields map[fieldKey]ensemble.Entry
 
-// readCatalogue lists the fields of an initialisation's product files.
-//
-// Errors: as fio.Open; exit 65 without a field that can be shown.
-func readCatalogue(ctx context.Context, p *Products) (*catalogue, error) {
-	if len(p.Files) == 0 {
-		return nil, &exit.Error{Code: exit.BadData, What: "no maps", At: p.Name, Why: "its manifest lists no NetCDF, Zarr or GRIB file of fields"}
-	}
-	in, err := fio.Open(ctx, p.Files, options(nil))
-	if err != nil {
-		return nil, err
-	}
-	defer in.Close()
-	c := &catalogue{products: p, entries: map[fieldKey]ensemble.Entry{}}
-	for _, e := range in.Catalogue().Entries {
+// fieldsOf selects the fields of product files.
+func fieldsOf(entries []ensemble.Entry) fields {
+	out := fields{}
+	for _, e := range entries {
 		s, ok := statisticOf(e)
 		if !ok || !e.Grid.Rectangular() {
 			continue
 		}
-		t := targetOf(e)
-		k := fieldKey{t.id, e.Lead, s}
-		if _, ok := c.entries[k]; ok {
-			continue
-		}
-		c.entries[k], c.init = e, e.Init
-		if !slices.ContainsFunc(c.targets, func(o target) bool { return o.id == t.id }) {
-			c.targets = append(c.targets, t)
-		}
-		if !slices.Contains(c.leads, e.Lead) {
-			c.leads = append(c.leads, e.Lead)
-		}
-		if !slices.Contains(c.all, s) {
-			c.all = append(c.all, s)
+		if k := (fieldKey{targetOf(e).id, e.Lead, s}); out[k].Kind == nil {
+			out[k] = e
 		}
 	}
+	return out
+}
+
+// readCatalogue lists the fields of an initialisation's product files.
+//
+// Errors: as published.Reader.Open; exit 65 without a field that can be shown.
+func readCatalogue(ctx context.Context, r *published.Reader, p *Products) (*catalogue, error) {
+	f, err := r.Open(ctx, p.Init)
+	if errors.Is(err, published.ErrNoFields) {
+		return nil, &exit.Error{Code: exit.BadData, What: "no maps", At: p.Name, Why: err.Error()}
+	} else if err != nil {
+		return nil, err
+	}
+	defer f.Release()
+	c := &catalogue{reader: r, products: p, entries: published.Index(f, fieldsOf)}
 	if len(c.entries) == 0 {
 		return nil, &exit.Error{Code: exit.BadData, What: "no maps", At: p.Name, Why: "its files have no mean, spread, quantile or probability on a grid of rows and columns"}
 	}
+	seen := map[string]bool{}
+	for k, e := range c.entries {
+		c.init = e.Init
+		if !seen[k.target] {
+			seen[k.target], c.targets = true, append(c.targets, targetOf(e))
+		}
+		if !slices.Contains(c.leads, k.lead) {
+			c.leads = append(c.leads, k.lead)
+		}
+		if !slices.Contains(c.all, k.statistic) {
+			c.all = append(c.all, k.statistic)
+		}
+	}
 	slices.Sort(c.leads)
 	slices.SortFunc(c.all, statistic.compare)
-	slices.SortStableFunc(c.targets, func(a, b target) int { return cmp.Compare(a.name(), b.name()) })
+	slices.SortFunc(c.targets, func(a, b target) int { return cmp.Or(cmp.Compare(a.name(), b.name()), cmp.Compare(a.id, b.id)) })
 	return c, nil
 }
 

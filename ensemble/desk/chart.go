@@ -28,7 +28,7 @@ var companions = map[statisticKind]statisticKind{mean: rawMean, spread: rawSprea
 
 // chartOf returns the chart of a selection, from the cache or drawn.
 func (d *Desk) chartOf(ctx context.Context, s *selection) (*chart, error) {
-	key := fmt.Sprintf("map %s %s %s %s %s", s.products.Name, s.products.Version, s.target.id, s.lead, s.statistic.id())
+	key := fmt.Sprintf("map %s %s %s %s %s", s.products.Name, s.products.version(), s.target.id, s.lead, s.statistic.id())
 	v, err := d.renderer.get(ctx, key, func(ctx context.Context) (any, int, error) {
 		raw, err := d.source.Members(s.products.Name)
 		if err != nil {
@@ -111,7 +111,7 @@ func (s *selection) panel(fields []field) report.Panel {
 		case f.statistic == s.statistic:
 			own.Grid, own.Values = f.grid, values
 		default:
-			members = report.Map{Title: fmt.Sprintf("%s %s", map[bool]string{true: "spread of", false: "mean of"}[s.statistic.isChange()], humanise.Count(s.products.Members, "raw member")), Grid: f.grid, Values: values}
+			members = report.Map{Title: fmt.Sprintf("%s %s", map[bool]string{true: "spread of", false: "mean of"}[s.statistic.isChange()], humanise.Count(len(s.products.Manifest.MembersUsed), "raw member")), Grid: f.grid, Values: values}
 		}
 	}
 	if d.Intervals != nil && !s.statistic.isChange() && kind != probability {

@@ -13,6 +13,7 @@ import (
 	"slices"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/ensemble/published"
 	"github.com/ensemble-weather/ensemble/ensemble/run/scoring"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/postproc/report"
@@ -22,7 +23,7 @@ import (
 type Source interface {
 	// Inits lists the initialisations with products, the newest first. Those in the future are not among them.
 	Inits() []string
-	// Products returns the products of an initialisation; ErrNoProducts without them.
+	// Products returns the products of an initialisation; published.ErrNoProducts without them.
 	Products(name string) (*Products, error)
 	// Members returns the statistics of the members that the products of an initialisation were made from; nil if they
 	// are not kept.
@@ -32,11 +33,12 @@ type Source interface {
 // Desk makes the page. Its methods may be called from several goroutines.
 type Desk struct {
 	source   Source
+	reader   *published.Reader
 	renderer *renderer
 }
 
-// New returns a desk for the products of a source.
-func New(s Source) *Desk { return &Desk{s, newRenderer()} }
+// New returns a desk for the products of a source, which a reader opens.
+func New(s Source, r *published.Reader) *Desk { return &Desk{s, r, newRenderer()} }
 
 // Page is what the service states about itself.
 type Page struct {
@@ -80,7 +82,7 @@ func (d *Desk) Answer(ctx context.Context, p Page, q url.Values) (Answer, error)
 		a.Code, v.ChartError = http.StatusNotFound, unknown.Error()
 	case errors.As(err, &badPlace):
 		a.Code, v.MeteogramError = http.StatusBadRequest, badPlace.Error()
-	case err != nil && !errors.Is(err, ErrNoProducts):
+	case err != nil && !errors.Is(err, published.ErrNoProducts):
 		a.Faults, v.ChartError = append(a.Faults, err), exit.OneLine(err)
 	}
 	if s != nil {

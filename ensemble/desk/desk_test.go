@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/ensemble/published"
 	"github.com/ensemble-weather/ensemble/ensemble/run/scoring"
 	"github.com/ensemble-weather/ensemble/internal/testdecoder"
 	"github.com/ensemble-weather/ensemble/io/decode"
@@ -42,16 +43,22 @@ func (f *folder) Inits() (out []string) {
 func (f *folder) Products(name string) (*Products, error) {
 	m, err := product.ReadManifest(filepath.Join(f.root, name))
 	if err != nil || strings.Contains(name, "/") {
-		return nil, ErrNoProducts
+		return nil, published.ErrNoProducts
 	}
-	p := &Products{Name: name, Version: m.End.String(), Members: len(m.MembersUsed)}
-	for _, o := range m.TopLevelOutputs() {
-		p.Files = append(p.Files, filepath.Join(f.root, name, o))
-	}
-	return p, nil
+	return &Products{Init: &published.Init{Name: name, Manifest: m, Revision: m.End.String()}}, nil
 }
 
 func (f *folder) Members(string) (*scoring.MapExample, error) { return f.members, nil }
+
+// newDesk makes a desk of a folder.
+func newDesk(t testing.TB, f *folder) *Desk {
+	t.Helper()
+	r := published.NewReader(func(of *published.Init, output string) (string, error) {
+		return filepath.Join(f.root, of.Name, output), nil
+	}, decode.Options{Program: testdecoder.Path(t), Children: MaxDrawing})
+	t.Cleanup(r.Close)
+	return New(f, r)
+}
 
 // global is a grid of 10°.
 func global() *ensemble.Grid {
@@ -78,9 +85,9 @@ func filled(g *ensemble.Grid, f func(lat, lon float64) float64) []float32 {
 // degree northwards, a kelvin warmer for each day.
 func temperature(lat float64, hours int) float64 { return 273.15 - lat/2 + float64(hours)/24 }
 
-// published writes products of two variables at three leads, one of them in NetCDF with quantiles and probabilities, as predict
+// publish writes products of two variables at three leads, one of them in NetCDF with quantiles and probabilities, as predict
 // publishes them.
-func published(t testing.TB, formats ...product.Format) *folder {
+func publish(t testing.TB, formats ...product.Format) *folder {
 	t.Helper()
 	testdecoder.Path(t)
 	pool, err := decode.NewPool(decode.Options{Children: 1})
@@ -149,7 +156,7 @@ func onlyErrors(page string) string {
 // format.
 func TestPageOfProducts(t *testing.T) {
 	for _, format := range []product.Format{product.NetCDF, product.Zarr, product.GRIB2} {
-		d := New(published(t, format))
+		d := newDesk(t, publish(t, format))
 		a := ask(t, d, "", 200, "Geopotential height at 500\u202fhPa: mean", "Valid 2026-01-03 00:00Z", `>dam<`, `class="iso"`, `<option value="2026010200" selected>2026-01-02 00:00Z</option>`, `<option value="2026010100">`, "shore")
 		if strings.Contains(string(a.Text), "<script") || a.Faults != nil {
 			t.Errorf("%s: a script, or faults: %v", format, a.Faults)
@@ -164,7 +171,7 @@ func TestPageOfProducts(t *testing.T) {
 // TestUnknownChoice: an unknown value is an answer 404 with the available ones; a statistic or lead that another variable has is
 // replaced, with a note; a place that is none is an answer 400. Text of a query is escaped.
 func TestUnknownChoice(t *testing.T) {
-	d := New(published(t))
+	d := newDesk(t, publish(t))
 	ask(t, d, "init=2020010100", 404, `no initialisation with products "2020010100"`, "2026010200, 2026010100")
 	ask(t, d, "init=../2026010100", 404)
 	ask(t, d, "variable=q-850hPa", 404, `no variable "q-850hPa"`, "gh-500hPa, t-850hPa")
@@ -178,14 +185,14 @@ func TestUnknownChoice(t *testing.T) {
 	if a := ask(t, d, "init="+url.QueryEscape(`"><script>alert(1)</script>`)+"&lat="+url.QueryEscape(`"><script>`), 404); strings.Contains(string(a.Text), "<script") {
 		t.Error("text of a query is not escaped")
 	}
-	empty := New(&folder{root: t.TempDir()})
+	empty := newDesk(t, &folder{root: t.TempDir()})
 	ask(t, empty, "", 200, "Maps and meteograms follow with the first products")
 	ask(t, empty, "init=2026010100", 404, "There is no initialisation")
 }
 
 // TestSharedScale: maps of all leads, raw and post-processed, have the same colour scale.
 func TestSharedScale(t *testing.T) {
-	f := published(t)
+	f := publish(t)
 	g := global()
 	f.members = &scoring.MapExample{Init: ensemble.InitAt(at(2, 0)), Grid: g}
 	for _, hours := range []int{24, 48, 72} {
@@ -194,7 +201,7 @@ func TestSharedScale(t *testing.T) {
 			f.members.Fields = append(f.members.Fields, scoring.MapField{Variable: "t", Level: ensemble.PressureLevel(850), Lead: ensemble.Lead(time.Duration(hours) * time.Hour), Kind: kind, Values: filled(g, of)})
 		}
 	}
-	d := New(f)
+	d := newDesk(t, f)
 	bar := regexp.MustCompile(`(?s)<svg class="bar".*?</svg>`)
 	var scales []string
 	for _, lead := range []string{"24h", "48h", "72h"} {
@@ -216,7 +223,7 @@ func TestSharedScale(t *testing.T) {
 // TestMeteogram: a meteogram has all leads at its place, interpolated, with units and valid times, also across the first
 // meridian and at a pole.
 func TestMeteogram(t *testing.T) {
-	d := New(published(t))
+	d := newDesk(t, publish(t))
 	for _, lat := range []float64{47, -12, 90} {
 		for _, lon := range []float64{0, 355.5, -3} {
 			query := fmt.Sprintf("init=2026010100&variable=t-850hPa&lat=%g&lon=%g", lat, lon)
@@ -249,7 +256,7 @@ func number(v float64) string { return report.Decimals(float64(float32(v)), 1) }
 
 // TestClick: a click on a map leads to the address of the meteogram of its place; beside the map it is an answer 400.
 func TestClick(t *testing.T) {
-	d := New(published(t))
+	d := newDesk(t, publish(t))
 	g := global()
 	p := report.Panel{Maps: []report.Map{{Grid: g}}}
 	for _, width := range clickWidths {
@@ -299,7 +306,7 @@ func TestDamagedProducts(t *testing.T) {
 		"foreign": func(path string) error { return os.WriteFile(path, []byte("<html>proxy error</html>"), 0o644) },
 		"missing": os.Remove,
 	} {
-		f := published(t)
+		f := publish(t)
 		files, err := filepath.Glob(filepath.Join(f.root, "2026010200", "*_048h.nc"))
 		if err != nil || len(files) != 1 {
 			t.Fatalf("%q, %v", files, err)
@@ -307,7 +314,7 @@ func TestDamagedProducts(t *testing.T) {
 		if err := damage(files[0]); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			t.Fatal(err)
 		}
-		d := New(f)
+		d := newDesk(t, f)
 		a := ask(t, d, "init=2026010200&variable=t-850hPa&lead=48h&lat=1&lon=1", 200, `class="state fresh"`, `<option value="2026010100">`)
 		if len(a.Faults) == 0 || onlyErrors(string(a.Text)) == "" {
 			t.Errorf("%s: faults %v, messages %q", name, a.Faults, onlyErrors(string(a.Text)))
@@ -318,14 +325,14 @@ func TestDamagedProducts(t *testing.T) {
 
 // BenchmarkPage measures a page with map and meteogram, from the cache and drawn.
 func BenchmarkPage(b *testing.B) {
-	f := published(b)
+	f := publish(b)
 	q := url.Values{"variable": {"t-850hPa"}, "lat": {"47"}, "lon": {"8"}}
 	for _, cached := range []bool{true, false} {
 		b.Run(map[bool]string{true: "cached", false: "drawn"}[cached], func(b *testing.B) {
-			d := New(f)
+			d := newDesk(b, f)
 			for b.Loop() {
 				if !cached {
-					d = New(f)
+					d = New(f, d.reader)
 				}
 				if a, err := d.Answer(b.Context(), Page{}, q); err != nil || a.Faults != nil {
 					b.Fatal(err, a.Faults)

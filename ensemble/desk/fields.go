@@ -6,8 +6,8 @@ import (
 	"slices"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/ensemble/published"
 	"github.com/ensemble-weather/ensemble/ensemble/run/scoring"
-	fio "github.com/ensemble-weather/ensemble/io"
 )
 
 // field is a field of the products or of the members that they are made from.
@@ -21,19 +21,15 @@ type field struct {
 	values    []float32
 }
 
-// read reads the fields of a catalogue that wanted accepts, in the order of leads and statistics. Only the files that have
-// them are opened. part selects the window that is read of a grid; nil: all of it.
+// read reads the fields of a catalogue that wanted accepts, in the order of leads and statistics. part selects the window
+// that is read of a grid; nil: all of it.
 //
-// Errors: as fio.Open; exit 65 for a field that cannot be decoded; exit 66 if a file was replaced.
+// Errors: as published.Reader.Open; exit 65 for a field that cannot be decoded; published.ErrNoProducts if the products were replaced.
 func (c *catalogue) read(ctx context.Context, wanted func(fieldKey) bool, part func(*ensemble.Grid) ensemble.Window) ([]field, error) {
 	var keys []fieldKey
-	var files []string
-	for k, e := range c.entries {
+	for k := range c.entries {
 		if wanted(k) {
 			keys = append(keys, k)
-			if !slices.Contains(files, e.File) {
-				files = append(files, e.File)
-			}
 		}
 	}
 	if len(keys) == 0 {
@@ -42,36 +38,27 @@ func (c *catalogue) read(ctx context.Context, wanted func(fieldKey) bool, part f
 	slices.SortFunc(keys, func(a, b fieldKey) int {
 		return cmp.Or(cmp.Compare(a.lead, b.lead), a.statistic.compare(b.statistic), cmp.Compare(a.target, b.target))
 	})
-	slices.Sort(files)
-	in, err := fio.Open(ctx, files, options(nil))
+	f, err := c.reader.Open(ctx, c.products.Init)
 	if err != nil {
 		return nil, err
 	}
-	defer in.Close()
-	// The entries of this input, which are those of the catalogue unless the files were replaced.
-	now := map[fieldKey]ensemble.Entry{}
-	for _, e := range in.Catalogue().Entries {
-		if s, ok := statisticOf(e); ok {
-			t := targetOf(e)
-			if k := (fieldKey{t.id, e.Lead, s}); now[k].Kind == nil {
-				now[k] = e
-			}
-		}
-	}
-	out := make([]field, len(keys))
+	defer f.Release()
+	// Those of the catalogue, unless the files were replaced.
+	now := published.Index(f, fieldsOf)
 	// Fields of one grid are read together, since a window is one of rows and columns.
 	byGrid := map[*ensemble.Grid][]int{}
 	var grids []*ensemble.Grid
 	for i, k := range keys {
 		e, ok := now[k]
 		if !ok {
-			return nil, ErrNoProducts
+			return nil, published.ErrNoProducts
 		}
 		if byGrid[e.Grid] == nil {
 			grids = append(grids, e.Grid)
 		}
 		byGrid[e.Grid] = append(byGrid[e.Grid], i)
 	}
+	out := make([]field, len(keys))
 	for _, g := range grids {
 		var w ensemble.Window
 		if part != nil {
@@ -82,7 +69,7 @@ func (c *catalogue) read(ctx context.Context, wanted func(fieldKey) bool, part f
 		for i, k := range at {
 			entries[i] = now[keys[k]]
 		}
-		err := in.ReadWindow(ctx, entries, w, func(i int, f *ensemble.Field) error {
+		err := f.Read(ctx, entries, w, func(i int, f *ensemble.Field) error {
 			k := keys[at[i]]
 			out[at[i]] = field{k.target, k.lead, k.statistic, f.Grid, f.Values}
 			return nil

@@ -52,7 +52,7 @@ func (s *step) value(of statistic) float64 {
 //
 // Errors: *badPlaceError for a place outside of the grid; those of reading.
 func (d *Desk) meteogramOf(ctx context.Context, s *selection) (*meteogram, error) {
-	key := fmt.Sprintf("meteogram %s %s %s %g %g", s.products.Name, s.products.Version, s.target.id, s.at.Lat, s.at.Lon)
+	key := fmt.Sprintf("meteogram %s %s %s %g %g", s.products.Name, s.products.version(), s.target.id, s.at.Lat, s.at.Lon)
 	v, err := d.renderer.get(ctx, key, func(ctx context.Context) (any, int, error) {
 		raw, err := d.source.Members(s.products.Name)
 		if err != nil {

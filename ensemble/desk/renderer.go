@@ -11,7 +11,7 @@ import (
 
 // Limits of drawing.
 const (
-	maxDrawing = 2                // at once
+	MaxDrawing = 2                // maps and meteograms at once
 	maxWaiting = 32               // drawn or waiting for it
 	drawLimit  = 30 * time.Second // of renderer.limit
 	cacheBytes = 64 << 20
@@ -51,7 +51,7 @@ type kept struct {
 }
 
 func newRenderer() *renderer {
-	return &renderer{slots: make(chan struct{}, maxDrawing), limit: drawLimit, running: map[string]*drawing{}, kept: map[string]*list.Element{}, latest: list.New()}
+	return &renderer{slots: make(chan struct{}, MaxDrawing), limit: drawLimit, running: map[string]*drawing{}, kept: map[string]*list.Element{}, latest: list.New()}
 }
 
 // get returns a part from the cache, or draws it. Requests for a part that is being drawn wait for it. draw returns the

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// TestRendererIsBounded: at most maxDrawing parts are drawn at once, requests for the same part share one drawing, and
+// TestRendererIsBounded: at most MaxDrawing parts are drawn at once, requests for the same part share one drawing, and
 // further requests are refused while maxWaiting are waiting.
 func TestRendererIsBounded(t *testing.T) {
 	r := newRenderer()
@@ -46,8 +46,8 @@ func TestRendererIsBounded(t *testing.T) {
 	}
 	close(release)
 	g.Wait()
-	if most.Load() > maxDrawing || drawn.Load() != maxWaiting {
-		t.Errorf("%d at once, %d drawn; want at most %d, and %d", most.Load(), drawn.Load(), maxDrawing, maxWaiting)
+	if most.Load() > MaxDrawing || drawn.Load() != maxWaiting {
+		t.Errorf("%d at once, %d drawn; want at most %d, and %d", most.Load(), drawn.Load(), MaxDrawing, maxWaiting)
 	}
 }
 
@@ -101,7 +101,7 @@ func TestRendererForgets(t *testing.T) {
 func TestRendererIsLimited(t *testing.T) {
 	r := newRenderer()
 	r.limit = time.Millisecond
-	for k := range 2 * maxDrawing {
+	for k := range 2 * MaxDrawing {
 		if _, err := r.get(t.Context(), fmt.Sprint(k), func(ctx context.Context) (any, int, error) { <-ctx.Done(); return nil, 0, ctx.Err() }); !errors.Is(err, errSlow) && !errors.Is(err, errBusy) {
 			t.Errorf("a drawing without an end: %v", err)
 		}

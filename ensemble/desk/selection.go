@@ -11,6 +11,7 @@ import (
 	"strconv"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/ensemble/published"
 	"github.com/ensemble-weather/ensemble/internal/humanise"
 	"github.com/ensemble-weather/ensemble/postproc/report"
 )
@@ -169,16 +170,16 @@ func degrees(v float64) string { return strconv.FormatFloat(math.Round(v*100)/10
 func (d *Desk) catalogueOf(ctx context.Context, name string) (*catalogue, error) {
 	names := d.source.Inits()
 	if name == "" && len(names) == 0 {
-		return nil, ErrNoProducts
+		return nil, published.ErrNoProducts
 	}
 	p, err := d.source.Products(cmp.Or(name, first(names)))
-	if errors.Is(err, ErrNoProducts) {
+	if errors.Is(err, published.ErrNoProducts) {
 		return nil, &unknownError{"initialisation with products", cmp.Or(name, first(names)), names}
 	} else if err != nil {
 		return nil, err
 	}
-	v, err := d.renderer.get(ctx, "catalogue "+p.Name+" "+p.Version, func(ctx context.Context) (any, int, error) {
-		c, err := readCatalogue(ctx, p)
+	v, err := d.renderer.get(ctx, "catalogue "+p.Name+" "+p.version(), func(ctx context.Context) (any, int, error) {
+		c, err := readCatalogue(ctx, d.reader, p)
 		if err != nil {
 			return nil, 0, err
 		}

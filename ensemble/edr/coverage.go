@@ -48,7 +48,7 @@ func (sel *selection) coverage(b *block, f *forecast, q *request) object {
 	}
 	times := make([]string, len(b.leads))
 	for i, l := range b.leads {
-		times[i] = f.of.Time.Add(time.Duration(l)).UTC().Format(time.RFC3339)
+		times[i] = f.Init.Time.Add(time.Duration(l)).UTC().Format(time.RFC3339)
 	}
 	axes := object{"x": object{"values": sel.lon}, "y": object{"values": latitudes}, "t": object{"values": times}}
 	referencing := []object{
@@ -78,7 +78,7 @@ func (sel *selection) coverage(b *block, f *forecast, q *request) object {
 
 // remarks returns what an answer states beyond the standard.
 func (sel *selection) remarks(f *forecast, q *request) object {
-	out := object{"forecast_reference_time": f.of.Time.UTC().Format(time.RFC3339), "instance": f.of.Name, "status": f.of.Manifest.Status, "interpolation": "none: values of grid points"}
+	out := object{"forecast_reference_time": f.Init.Time.UTC().Format(time.RFC3339), "instance": f.Init.Name, "status": f.Init.Manifest.Status, "interpolation": "none: values of grid points"}
 	if q.name == "position" {
 		out["interpolation"] = "nearest grid point, whose coordinates are x and y"
 		out["requested"] = q.text

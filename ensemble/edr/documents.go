@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/ensemble/published"
 	"github.com/ensemble-weather/ensemble/io/product"
 )
 
@@ -35,7 +36,7 @@ var allCollections = []*collection{
 }
 
 // has reports whether an initialisation has products of the collection.
-func (c *collection) has(of *Init) bool {
+func (c *collection) has(of *published.Init) bool {
 	kinds, _ := of.Manifest.Contents()
 	return slices.Contains(kinds, c.kind)
 }
@@ -50,7 +51,7 @@ func (c *collection) path(instance string) string {
 }
 
 // available lists the collections that an initialisation has.
-func available(of *Init) (out []*collection) {
+func available(of *published.Init) (out []*collection) {
 	for _, c := range allCollections {
 		if c.has(of) {
 			out = append(out, c)
@@ -123,14 +124,14 @@ func (s *Service) collections(ctx context.Context) (Answer, error) {
 			return nil
 		})
 	}
-	if err != nil && !errors.Is(err, ErrNoProducts) {
+	if err != nil && !errors.Is(err, published.ErrNoProducts) {
 		return Answer{}, err
 	}
 	return asJSON(http.StatusOK, object{"links": []object{link(Root+"/collections", "self", typeJSON, "This document")}, "collections": out}), nil
 }
 
 // describe describes a collection, or one instance of it.
-func (s *Service) describe(ctx context.Context, c *collection, of *Init, isInstance bool) (a Answer, err error) {
+func (s *Service) describe(ctx context.Context, c *collection, of *published.Init, isInstance bool) (a Answer, err error) {
 	instance := ""
 	if isInstance {
 		instance = of.Name
@@ -159,7 +160,7 @@ func (s *Service) instances(ctx context.Context, c *collection, values url.Value
 	}
 	for _, name := range names {
 		of, err := s.products.Find(name)
-		if errors.Is(err, ErrNoProducts) || err == nil && !c.has(of) {
+		if errors.Is(err, published.ErrNoProducts) || err == nil && !c.has(of) {
 			continue
 		}
 		if len(out) == maxInstances {
@@ -180,9 +181,9 @@ func (s *Service) instances(ctx context.Context, c *collection, values url.Value
 
 // instance describes an instance. Its files need not be opened if those of an open initialisation have the same fields on
 // the same grid.
-func (s *Service) instance(ctx context.Context, c *collection, of *Init) (out object, err error) {
+func (s *Service) instance(ctx context.Context, c *collection, of *published.Init) (out object, err error) {
 	if f := s.alike(of); f != nil {
-		defer s.release(f)
+		defer f.Release()
 		return f.collectionJSON(c, of.Name, of), nil
 	}
 	err = s.with(ctx, of, func(f *forecast) error {
@@ -192,23 +193,26 @@ func (s *Service) instance(ctx context.Context, c *collection, of *Init) (out ob
 	return out, err
 }
 
-// alike returns an open initialisation with the fields and the grid of another, and counts a user; nil: none.
-func (s *Service) alike(of *Init) *forecast {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, f := range s.opened {
-		if f.of.Manifest.Grid == of.Manifest.Grid && slices.Equal(f.of.Manifest.Fields, of.Manifest.Fields) {
-			f.users++
-			return f
-		}
+// alike returns an open initialisation with the fields and the grid of another; nil: none. The caller calls Release.
+func (s *Service) alike(of *published.Init) *forecast {
+	f := s.reader.Cached(func(o *published.Init) bool {
+		return o.Manifest.Grid == of.Manifest.Grid && slices.Equal(o.Manifest.Fields, of.Manifest.Fields)
+	})
+	if f == nil {
+		return nil
 	}
-	return nil
+	x := published.Index(f, indexOf)
+	if x.grid == nil {
+		f.Release()
+		return nil
+	}
+	return &forecast{f, x}
 }
 
 // collectionJSON describes a collection, or an instance of it, with the fields of f at the times of an initialisation.
 //
 // Source: OGC 19-086r6, schema collection.
-func (f *forecast) collectionJSON(c *collection, instance string, of *Init) object {
+func (f *forecast) collectionJSON(c *collection, instance string, of *published.Init) object {
 	id, title, path := c.id, c.title, c.path(instance)
 	if instance != "" {
 		id, title = instance, title+", initialisation "+ensemble.InitAt(of.Time).String()
@@ -247,7 +251,7 @@ func (p *parameter) describe() object {
 }
 
 // extent describes where, when and at which levels a collection has values.
-func (f *forecast) extent(c *collection, of *Init) object {
+func (f *forecast) extent(c *collection, of *published.Init) object {
 	var times []string
 	var levels []float64
 	for _, p := range f.ofCollection(c) {
@@ -286,17 +290,17 @@ type Place struct {
 
 // Place returns where and when an initialisation has products on a grid.
 //
-// Errors: ErrNoProducts; those of reading.
-func (s *Service) Place(ctx context.Context, of *Init) (p Place, err error) {
+// Errors: published.ErrNoProducts; those of reading.
+func (s *Service) Place(ctx context.Context, of *published.Init) (p Place, err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.limits.Time)
 	defer cancel()
 	_, leads := of.Manifest.Contents()
 	if len(leads) == 0 {
-		return p, fmt.Errorf("initialisation %s: %w", of.Name, ErrNoProducts)
+		return p, fmt.Errorf("initialisation %s: %w", of.Name, published.ErrNoProducts)
 	}
 	p.First, p.Last = of.Time.Add(time.Duration(leads[0])), of.Time.Add(time.Duration(leads[len(leads)-1]))
 	if f := s.alike(of); f != nil {
-		defer s.release(f)
+		defer f.Release()
 		p.Box = bbox(f.grid)
 		return p, nil
 	}

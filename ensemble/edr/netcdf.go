@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/ensemble/published"
 	"github.com/ensemble-weather/ensemble/internal/filesystem"
-	"github.com/ensemble-weather/ensemble/internal/manifest"
 	"github.com/ensemble-weather/ensemble/internal/version"
 	"github.com/ensemble-weather/ensemble/io/product"
 )
@@ -22,17 +22,17 @@ func (s *Service) netCDF(ctx context.Context, f *forecast, sel *selection, q *re
 	if err != nil {
 		return Answer{}, err
 	}
-	m := f.of.Manifest
-	p := &product.Product{Init: ensemble.InitAt(f.of.Time), Grid: sel.grid, Fields: fields, Metadata: product.Metadata{
-		Title: "Values of the products of " + f.of.Name, Source: "ensemble", ForecastType: "post-processed ensemble", Command: q.line, Version: version.String(),
+	m := f.Init.Manifest
+	p := &product.Product{Init: ensemble.InitAt(f.Init.Time), Grid: sel.grid, Fields: fields, Metadata: product.Metadata{
+		Title: "Values of the products of " + f.Init.Name, Source: "ensemble", ForecastType: "post-processed ensemble", Command: q.line, Version: version.String(),
 		Members: m.MembersUsed, Control: m.ControlPolicy, DDOF: m.SpreadDDOF, Coupling: m.Coupling, LeadsRead: m.LeadsRead, Fallback: m.Fallback,
-		ModelChecksum: m.ModelChecksum, Inputs: gridFiles(m)}}
+		ModelChecksum: m.ModelChecksum, Inputs: published.FieldFiles(m)}}
 	dir, err := filesystem.MkdirTemp("", "ensemble-query-")
 	if err != nil {
 		return Answer{}, err
 	}
 	defer filesystem.RemoveAll(dir)
-	pool, err := s.decoder()
+	pool, err := s.reader.Pool()
 	if err != nil {
 		return Answer{}, err
 	}
@@ -42,16 +42,6 @@ func (s *Service) netCDF(ctx context.Context, f *forecast, sel *selection, q *re
 	}
 	text, err := filesystem.ReadFile(path)
 	return Answer{Status: http.StatusOK, Type: typeNetCDF, Body: text}, err
-}
-
-// gridFiles lists the files that queries read.
-func gridFiles(m *product.Manifest) (out []manifest.File) {
-	for _, o := range m.Outputs {
-		if gridFile(o.Path) {
-			out = append(out, o)
-		}
-	}
-	return out
 }
 
 // fields returns the fields of all blocks at all leads, which is what a file needs.

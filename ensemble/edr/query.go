@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/ensemble/published"
 )
 
 // kind is a kind of query.
@@ -250,7 +251,7 @@ func (q *request) parseBox() (a ensemble.Area, err error) {
 }
 
 // query answers a query for values.
-func (s *Service) query(ctx context.Context, c *collection, of *Init, name string, values url.Values) (a Answer, err error) {
+func (s *Service) query(ctx context.Context, c *collection, of *published.Init, name string, values url.Values) (a Answer, err error) {
 	q, err := parseRequest(name, values)
 	if err != nil {
 		return a, err
@@ -281,7 +282,7 @@ const replacements = 3
 // products were replaced meanwhile.
 //
 // Errors: those of open and use; ctx.Err().
-func (s *Service) with(ctx context.Context, of *Init, use func(*forecast) error) error {
+func (s *Service) with(ctx context.Context, of *published.Init, use func(*forecast) error) error {
 	select {
 	case s.slots <- struct{}{}:
 		defer func() { <-s.slots }()
@@ -298,13 +299,13 @@ func (s *Service) with(ctx context.Context, of *Init, use func(*forecast) error)
 		case same:
 			var f *fault
 			if err != nil && !errors.As(err, &f) {
-				s.forget(of.Name) // what went wrong with its files may pass
+				s.reader.Forget(of.Name) // what went wrong with its files may pass
 			}
 			return err
 		case try == replacements:
 			return replaced
 		}
-		s.forget(of.Name)
+		s.reader.Forget(of.Name)
 		if of, err = s.products.Find(of.Name); err != nil {
 			return replaced
 		}
@@ -312,11 +313,11 @@ func (s *Service) with(ctx context.Context, of *Init, use func(*forecast) error)
 }
 
 // attempt calls use with an open initialisation.
-func (s *Service) attempt(ctx context.Context, of *Init, use func(*forecast) error) error {
-	f, release, err := s.open(ctx, of)
+func (s *Service) attempt(ctx context.Context, of *published.Init, use func(*forecast) error) error {
+	f, err := s.open(ctx, of)
 	if err != nil {
 		return err
 	}
-	defer release()
+	defer f.Release()
 	return use(f)
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/ensemble/published"
 )
 
 // selection is what a query asks for.
@@ -41,7 +42,7 @@ func (b *block) field(parameter, lead, level int) []float32 {
 func (f *forecast) choose(c *collection, q *request, most int) (*selection, error) {
 	all := f.ofCollection(c)
 	if len(all) == 0 {
-		return nil, notFound("initialisation " + f.of.Name + " has no products of the collection " + c.id)
+		return nil, notFound("initialisation " + f.Init.Name + " has no products of the collection " + c.id)
 	}
 	chosen, err := named(all, q.names, c)
 	if err != nil {
@@ -49,10 +50,10 @@ func (f *forecast) choose(c *collection, q *request, most int) (*selection, erro
 	}
 	sel := &selection{}
 	for _, p := range chosen {
-		sel.add(p, f.of, q)
+		sel.add(p, f.Init, q)
 	}
 	if len(sel.blocks) == 0 {
-		return nil, nothing(f.of, chosen, q)
+		return nil, nothing(f.Init, chosen, q)
 	}
 	if sel.region, err = q.region(f.grid); err != nil {
 		return nil, err
@@ -88,7 +89,7 @@ func named(all []*parameter, names []string, c *collection) ([]*parameter, error
 }
 
 // add adds the fields of a parameter at the times and levels of a query, if it has any.
-func (sel *selection) add(p *parameter, of *Init, q *request) {
+func (sel *selection) add(p *parameter, of *published.Init, q *request) {
 	leads := slices.DeleteFunc(slices.Clone(p.leads), func(l ensemble.Lead) bool { return q.at != nil && !q.at(of.Time.Add(time.Duration(l))) })
 	levels := slices.DeleteFunc(slices.Clone(p.levels), func(l ensemble.Level) bool {
 		z, ok := levelValue(l)
@@ -107,7 +108,7 @@ func (sel *selection) add(p *parameter, of *Init, q *request) {
 }
 
 // nothing is the fault of a query whose times or levels no parameter has.
-func nothing(of *Init, chosen []*parameter, q *request) error {
+func nothing(of *published.Init, chosen []*parameter, q *request) error {
 	var times, levels []string
 	for _, p := range chosen {
 		for _, l := range p.leads {
@@ -165,7 +166,7 @@ func list[T any](all []T, name func(T) string) string {
 // read reads the values of a selection, in the order of the files.
 //
 // Memory: the values of the answer, and some fields of the window.
-// Errors: those of fio.Input.ReadWindow.
+// Errors: those of published.Forecast.Read.
 func (f *forecast) read(ctx context.Context, sel *selection) error {
 	type target struct {
 		entry ensemble.Entry
@@ -193,9 +194,9 @@ func (f *forecast) read(ctx context.Context, sel *selection) error {
 	for i, t := range targets {
 		entries[i] = t.entry
 	}
-	return f.input.ReadWindow(ctx, entries, sel.window, func(i int, field *ensemble.Field) error {
+	return f.Read(ctx, entries, sel.window, func(i int, field *ensemble.Field) error {
 		sel.take(targets[i].to, field.Values)
-		f.input.Recycle(field.Values)
+		f.Recycle(field.Values)
 		return nil
 	})
 }

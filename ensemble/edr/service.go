@@ -9,42 +9,25 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
-	"sync"
 	"time"
 
+	"github.com/ensemble-weather/ensemble/ensemble/published"
 	"github.com/ensemble-weather/ensemble/internal/exit"
-	"github.com/ensemble-weather/ensemble/io/decode"
-	"github.com/ensemble-weather/ensemble/io/product"
 )
-
-// Init is an initialisation with finished products.
-type Init struct {
-	Name     string // of its directory, such as 2026010100
-	Time     time.Time
-	Manifest *product.Manifest
-	Revision string // another one after the products were replaced
-}
 
 // Products are the finished products that queries read.
 type Products interface {
 	// Newest returns the newest initialisation that is not in the future.
 	//
-	// Errors: ErrNoProducts.
-	Newest() (*Init, error)
+	// Errors: published.ErrNoProducts.
+	Newest() (*published.Init, error)
 	// Names lists the initialisations with products, the newest first.
 	Names() ([]string, error)
 	// Find returns an initialisation.
 	//
-	// Errors: ErrNoProducts.
-	Find(name string) (*Init, error)
-	// File returns the path of a file that the manifest of an initialisation lists.
-	//
-	// Errors: a file that is missing or differs from the manifest in its size.
-	File(of *Init, file string) (path string, err error)
+	// Errors: published.ErrNoProducts.
+	Find(name string) (*published.Init, error)
 }
-
-// ErrNoProducts is returned for an initialisation without finished products.
-var ErrNoProducts = errors.New("no finished products")
 
 // Limits bound a query. A zero value means the default.
 type Limits struct {
@@ -56,32 +39,16 @@ type Limits struct {
 // Service answers queries. Its methods may be called from several goroutines.
 type Service struct {
 	products Products
+	reader   *published.Reader
 	limits   Limits
 	log      *slog.Logger
 	slots    chan struct{} // one element for each query that is computed
-
-	mu     sync.Mutex
-	pool   *decode.Pool // nil until the first query
-	opened []*forecast  // the most recently used first
 }
 
-// New makes a service. It starts no child process before the first query.
-func New(p Products, l Limits, log *slog.Logger) *Service {
+// New makes a service for products that a reader opens.
+func New(p Products, r *published.Reader, l Limits, log *slog.Logger) *Service {
 	l.Values, l.Time, l.Concurrent = cmp.Or(l.Values, 1_000_000), cmp.Or(l.Time, 30*time.Second), cmp.Or(l.Concurrent, 2)
-	return &Service{products: p, limits: l, log: log, slots: make(chan struct{}, l.Concurrent)}
-}
-
-// Close ends the child processes and closes the files. It must not be called during a query.
-func (s *Service) Close() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, f := range s.opened {
-		f.input.Close()
-	}
-	s.opened = nil
-	if s.pool != nil {
-		s.pool.Close()
-	}
+	return &Service{products: p, reader: r, limits: l, log: log, slots: make(chan struct{}, l.Concurrent)}
 }
 
 // Answer is the response to a request.
@@ -136,7 +103,7 @@ func (s *Service) Get(ctx context.Context, path, rawQuery string) Answer {
 	var known *exit.Error
 	switch {
 	case errors.As(err, &f):
-	case errors.Is(err, ErrNoProducts):
+	case errors.Is(err, published.ErrNoProducts):
 		f = &fault{http.StatusNotFound, "NotFound", "there are no products yet"}
 	case ctx.Err() != nil:
 		f = &fault{http.StatusServiceUnavailable, "Timeout", "the answer took longer than " + s.limits.Time.String() + ": ask for fewer values, or later"}
@@ -210,7 +177,7 @@ func (s *Service) answer(ctx context.Context, path, rawQuery string) (Answer, er
 // find returns the initialisation of an instance of a collection; "" is the newest one.
 //
 // Errors: a fault for an initialisation without products, or without those of the collection.
-func (s *Service) find(c *collection, instance string) (*Init, error) {
+func (s *Service) find(c *collection, instance string) (*published.Init, error) {
 	if instance == "" {
 		of, err := s.products.Newest()
 		if err == nil && !c.has(of) {
@@ -219,7 +186,7 @@ func (s *Service) find(c *collection, instance string) (*Init, error) {
 		return of, err
 	}
 	of, err := s.products.Find(instance)
-	if errors.Is(err, ErrNoProducts) || err == nil && !c.has(of) {
+	if errors.Is(err, published.ErrNoProducts) || err == nil && !c.has(of) {
 		err = notFound("collection " + c.id + " has no instance " + clip(instance) + "; " + c.path("") + "/instances lists them")
 	}
 	return of, err

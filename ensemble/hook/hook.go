@@ -103,8 +103,8 @@ func (h *Hook) Configure(call config.Hook, delay time.Duration) error {
 	}
 	h.call, h.delay, h.to = call, delay, to
 	for name, r := range h.records {
-		if r.State == abandoned {
-			r.State, r.Since, r.Attempts = pending, time.Now().UTC().Round(0), 0
+		if r.State == Abandoned {
+			r.State, r.Since, r.Attempts = Pending, time.Now().UTC().Round(0), 0
 		}
 		r.next = time.Time{}
 		h.unread = append(h.unread, name) // it may have been published just before the service was killed
@@ -216,7 +216,7 @@ func (h *Hook) compare(name string, p *products, err error) bool {
 	case r == nil || r.ID == p.id: // without a record it was not published by this service
 		return false
 	}
-	now := &record{ID: p.id, State: pending, Since: time.Now().UTC().Round(0)}
+	now := &record{ID: p.id, State: Pending, Since: time.Now().UTC().Round(0)}
 	switch {
 	case r.isOpen():
 		now.Replaces = r.Replaces // the last products that the receiver has
@@ -248,7 +248,7 @@ func (h *Hook) nextDue() (name string, wait time.Duration) {
 	wait = maxDelay
 	now := time.Now()
 	for n, r := range h.records {
-		if r.State != pending {
+		if r.State != Pending {
 			continue
 		}
 		if d := r.next.Sub(now); d > 0 {
@@ -331,13 +331,13 @@ func (h *Hook) finish(name, id string, err error, begun time.Time) {
 	errors.As(err, &wish)
 	r.next = now.Add(max(backoff.Delay(h.delay, maxDelay, r.Attempts), wish.after))
 	if wish.final || r.next.Sub(r.Since) > h.call.RetryFor {
-		r.State = abandoned
+		r.State = Abandoned
 	}
 	log = log.With("attempt", r.Attempts, "error", r.Why)
 	state, next := r.State, r.next
 	h.mu.Unlock()
 	h.onFailure()
-	if state == abandoned {
+	if state == Abandoned {
 		log.Error("the hook was given up for an initialisation", "fix", "mend the command or the receiver, then reload or restart the service: it is called again")
 	} else {
 		log.Warn("the hook failed", "next_attempt", next.UTC().Format(time.RFC3339))
@@ -377,7 +377,7 @@ const maxOpen = 100
 type Delivery struct {
 	Name        string     `json:"name"` // of the initialisation
 	ID          string     `json:"id"`
-	State       string     `json:"state"` // pending or abandoned
+	State       string     `json:"state"` // Pending or Abandoned
 	Since       time.Time  `json:"since"`
 	Attempts    int        `json:"attempts"`               // failed ones
 	NextAttempt *time.Time `json:"next_attempt,omitempty"` // nil: at once, or none
@@ -403,7 +403,7 @@ func (h *Hook) Status() *Status {
 			continue
 		}
 		d := Delivery{Name: name, ID: r.ID, State: r.State, Since: r.Since, Attempts: r.Attempts, Why: r.Why}
-		if r.State == abandoned {
+		if r.State == Abandoned {
 			s.Abandoned++
 		} else {
 			s.Pending++

@@ -18,9 +18,9 @@ const recordSchema = "ensemble.hook/1"
 // States of a delivery.
 const (
 	known     = "known"     // not published by a service with this hook, or not published yet: not delivered
-	pending   = "pending"   // to be delivered
+	Pending   = "pending"   // to be delivered
 	delivered = "delivered" // accepted by the receiver
-	abandoned = "abandoned" // given up
+	Abandoned = "abandoned" // given up
 )
 
 // record is what is known of the products of an initialisation.
@@ -36,7 +36,7 @@ type record struct {
 }
 
 // isOpen reports whether the products were not delivered.
-func (r *record) isOpen() bool { return r.State == pending || r.State == abandoned }
+func (r *record) isOpen() bool { return r.State == Pending || r.State == Abandoned }
 
 // records is the content of the file of records.
 type records struct {

@@ -12,9 +12,12 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ensemble-weather/ensemble/ensemble/desk"
 	"github.com/ensemble-weather/ensemble/ensemble/edr"
+	"github.com/ensemble-weather/ensemble/ensemble/published"
 	"github.com/ensemble-weather/ensemble/ensemble/stac"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/io/decode"
 	"github.com/ensemble-weather/ensemble/io/product"
 )
 
@@ -22,11 +25,16 @@ import (
 type handler struct {
 	*state
 	log     *slog.Logger
+	reader  *published.Reader // of the page and of queries
+	desk    *desk.Desk
 	queries *edr.Service
 }
 
 func newHandler(s *state, log *slog.Logger) *handler {
-	return &handler{s, log, newQueries(s, log)}
+	q := s.options.Service.Queries
+	r := published.NewReader(s.fieldOutput, decode.Options{Children: q.Concurrent + desk.MaxDrawing, Deadline: q.Timeout})
+	limits := edr.Limits{Values: q.MaxValues, Time: q.Timeout, Concurrent: q.Concurrent}
+	return &handler{s, log, r, desk.New(pageSource{s}, r), edr.New(querySource{state: s}, r, limits, log)}
 }
 
 // server returns the HTTP server of the handler, with time and size limits for requests.
@@ -48,6 +56,9 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	head.Set("Referrer-Policy", "no-referrer")
 	head.Set("Cross-Origin-Resource-Policy", "same-origin")
 	head.Set("Cache-Control", "no-cache")
+	if h.limiter.isLastAnswer() {
+		head.Set("Connection", "close")
+	}
 	defer func() {
 		p := recover()
 		if p != nil && a.status == 0 {

@@ -90,6 +90,9 @@ func crowd(t *testing.T, root string, n int) {
 			t.Fatal(err)
 		}
 		own := bytes.ReplaceAll(bytes.ReplaceAll(text, []byte("2012010100"), []byte(name)), []byte("2012-01-01T00:00:00Z"), []byte(at.Format(time.RFC3339)))
+		if _, err := manifest.Seal(own); err != nil {
+			t.Fatal(err)
+		}
 		if err := os.WriteFile(filepath.Join(dir, manifest.Name), own, 0o644); err != nil {
 			t.Fatal(err)
 		}

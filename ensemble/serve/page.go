@@ -4,11 +4,13 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/desk"
+	"github.com/ensemble-weather/ensemble/ensemble/hook"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/humanise"
 	"github.com/ensemble-weather/ensemble/internal/manifest"
@@ -77,6 +79,15 @@ func (s *state) page() desk.Page {
 	}
 	if t := initTable(inits); len(t.Rows) > 0 {
 		p.Tables = append(p.Tables, t)
+	}
+	if h := s.hook.Status(); h != nil {
+		fact("deliveries", "by %s; %d pending, %d given up", h.Calls, h.Pending, h.Abandoned)
+		if h.Abandoned > 0 {
+			p.Warnings = append(p.Warnings, "The hook was given up for "+humanise.Count(h.Abandoned, "initialisation")+": mend the command or the receiver, then reload the service.")
+		}
+		if len(h.Open) > 0 {
+			p.Tables = append(p.Tables, deliveryTable(h.Open))
+		}
 	}
 	if len(unread) > 0 {
 		t := report.Table{Title: "Files of unknown initialisation", Columns: []string{"file", "why"}}
@@ -147,6 +158,22 @@ func initTable(inits []InitStatus) report.Table {
 			why = joinReasons(why, "acknowledged "+formatMinute(*s.Acknowledged))
 		}
 		t.Rows = append(t.Rows, []string{formatMinute(initOf(s.Name)), s.State, minute(s.Since), minute(s.ExpectedBy), minute(s.Deadline), why})
+	}
+	return t
+}
+
+// deliveryTable lists deliveries that the receiver has not accepted.
+func deliveryTable(open []hook.Delivery) report.Table {
+	t := report.Table{Title: "Open deliveries", Columns: []string{"initialisation", "state", "since", "failed attempts", "next attempt", "why"}}
+	for _, d := range open {
+		next := "at once"
+		switch {
+		case d.NextAttempt != nil:
+			next = formatMinute(*d.NextAttempt)
+		case d.State == hook.Abandoned:
+			next = "none"
+		}
+		t.Rows = append(t.Rows, []string{formatMinute(initOf(d.Name)), map[bool]string{true: "given up", false: "pending"}[d.State == hook.Abandoned], formatMinute(d.Since), strconv.Itoa(d.Attempts), next, d.Why})
 	}
 	return t
 }

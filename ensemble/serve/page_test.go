@@ -15,6 +15,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/run/predict"
 	"github.com/ensemble-weather/ensemble/internal/manifest"
+	"github.com/ensemble-weather/ensemble/internal/testdecoder"
 	"github.com/ensemble-weather/ensemble/io/product"
 	"github.com/ensemble-weather/ensemble/postproc/report"
 )
@@ -41,13 +42,16 @@ func pageOf(t *testing.T, s *state, query string) (code int, page string) {
 	w := httptest.NewRecorder()
 	r := httptest.NewRequest(http.MethodGet, "/"+query, nil)
 	r.Host = "localhost"
-	newHandler(s, quiet).ServeHTTP(deadlined{w}, r)
+	h := newHandler(s, quiet)
+	defer h.reader.Close()
+	h.ServeHTTP(deadlined{w}, r)
 	return w.Code, w.Body.String()
 }
 
 // TestPageWithoutMaps: a page without maps states what the service waits for; damaged products are a message in the page, below the
 // state.
 func TestPageWithoutMaps(t *testing.T) {
+	testdecoder.Path(t)
 	root := t.TempDir()
 	s := newState(Options{Predict: predict.Options{Out: root}})
 	s.change(func() { s.missingInput = "no input in the directory: fc" })
@@ -122,24 +126,6 @@ func TestScoresPage(t *testing.T) {
 	for path, want := range map[string]string{"scores.html": "first", "scores-2.html": "second", "scores-3.html": "", "scores": "", "scores-2.html/": ""} {
 		if code, got := pageOf(t, s, path); (code == http.StatusOK) != (want != "") || want != "" && got != want {
 			t.Errorf("%s: %d %q, want %q", path, code, got, want)
-		}
-	}
-}
-
-// TestFieldOutputs: of several formats one is read, NetCDF first; files of stations are not.
-func TestFieldOutputs(t *testing.T) {
-	for _, c := range []struct{ outputs, want string }{
-		{"a_024h.nc a_024h_stations.nc a_024h.zarr/.zattrs a_024h.zarr/t/0 a_024h_t_mean.grib2 a_024h_stations.csv", "a_024h.nc"},
-		{"a_024h_stations.nc a_024h.zarr/.zattrs a_024h.zarr/t/0 a_048h_v3.zarr/zarr.json a_024h_t_mean.grib2", "a_024h.zarr a_048h_v3.zarr"},
-		{"a_024h_t_mean.grib2 a_024h_t_spread.grib2", "a_024h_t_mean.grib2 a_024h_t_spread.grib2"},
-		{"a_024h_stations.nc", ""},
-	} {
-		m := &product.Manifest{}
-		for _, path := range strings.Fields(c.outputs) {
-			m.Outputs = append(m.Outputs, manifest.File{Path: path})
-		}
-		if got := strings.Join(fieldOutputs(m), " "); got != c.want {
-			t.Errorf("%s: %q, want %q", c.outputs, got, c.want)
 		}
 	}
 }

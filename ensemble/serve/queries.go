@@ -4,43 +4,38 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"path/filepath"
+	"strings"
 
 	"github.com/ensemble-weather/ensemble/ensemble/edr"
+	"github.com/ensemble-weather/ensemble/ensemble/published"
 	"github.com/ensemble-weather/ensemble/ensemble/stac"
 )
 
-// published gives queries and the catalogue access to finished products.
-type published struct {
+// querySource gives queries and the catalogue access to finished products.
+type querySource struct {
 	*state
 	queries *edr.Service
 }
 
-// newQueries makes the service of queries for values of products.
-func newQueries(s *state, log *slog.Logger) *edr.Service {
-	q := s.options.Service.Queries
-	return edr.New(published{state: s}, edr.Limits{Values: q.MaxValues, Time: q.Timeout, Concurrent: q.Concurrent}, log)
-}
-
 // Newest implements edr.Products.
-func (p published) Newest() (*edr.Init, error) {
+func (p querySource) Newest() (*published.Init, error) {
 	c := p.newest()
 	if c == nil {
-		return nil, edr.ErrNoProducts
+		return nil, published.ErrNoProducts
 	}
 	return c.init(), nil
 }
 
 // Names implements edr.Products.
-func (p published) Names() ([]string, error) { return p.tree.names() }
+func (p querySource) Names() ([]string, error) { return p.tree.names() }
 
 // Find implements edr.Products.
-func (p published) Find(name string) (*edr.Init, error) {
+func (p querySource) Find(name string) (*published.Init, error) {
 	c, err := p.tree.find(name)
 	if errors.Is(err, errNotFound) {
-		return nil, fmt.Errorf("%w: %w", edr.ErrNoProducts, err)
+		return nil, fmt.Errorf("%w: %w", published.ErrNoProducts, err)
 	}
 	if err != nil {
 		return nil, err
@@ -48,23 +43,30 @@ func (p published) Find(name string) (*edr.Init, error) {
 	return c.init(), nil
 }
 
-// File implements edr.Products: files that the manifest lists, with their size, and no links.
-func (p published) File(of *edr.Init, file string) (string, error) {
-	f, _, _, err := p.tree.open(of.Name, file)
-	if err != nil {
-		return "", err
+// fieldOutput is the published.Files of the products on disk: each file of an output exists with the size that the manifest
+// states, and no part of its path is a link.
+func (s *state) fieldOutput(of *published.Init, output string) (string, error) {
+	for _, o := range of.Manifest.Outputs {
+		if o.Path != output && !strings.HasPrefix(o.Path, output+"/") {
+			continue
+		}
+		f, _, _, err := s.tree.open(of.Name, o.Path)
+		if err != nil {
+			return "", err
+		}
+		f.Close()
 	}
-	return filepath.Join(p.tree.dir, of.Name, file), f.Close()
+	return filepath.Join(s.tree.dir, of.Name, output), nil
 }
 
 // Place implements stac.Source.
-func (p published) Place(ctx context.Context, of *edr.Init) (edr.Place, error) {
+func (p querySource) Place(ctx context.Context, of *published.Init) (edr.Place, error) {
 	return p.queries.Place(ctx, of)
 }
 
-// init describes the products for queries.
-func (c *initProducts) init() *edr.Init {
-	return &edr.Init{Name: c.name, Time: initOf(c.name), Manifest: c.manifest, Revision: fmt.Sprint(c.version)}
+// init describes the products for readers.
+func (c *initProducts) init() *published.Init {
+	return &published.Init{Name: c.name, Time: initOf(c.name), Manifest: c.manifest, Revision: fmt.Sprint(c.version)}
 }
 
 // query responds to a query for values of products.
@@ -91,7 +93,7 @@ func (h *handler) query(w *response, r *http.Request) {
 
 // catalogue responds with a document of the STAC catalogue.
 func (h *handler) catalogue(w *response, r *http.Request) {
-	text, kind, err := stac.Document(r.Context(), published{h.state, h.queries}, r.URL.Path)
+	text, kind, err := stac.Document(r.Context(), querySource{h.state, h.queries}, r.URL.Path)
 	switch {
 	case errors.Is(err, stac.ErrNotFound):
 		http.Error(w, err.Error(), http.StatusNotFound)

@@ -83,8 +83,8 @@ var (
 	pacificInit = globalInit.Add(-12 * time.Hour)
 )
 
-// forecastSite publishes two initialisations as `ensemble predict` does, the newest on the global grid.
-func forecastSite(t testing.TB) (root string, global, pacific *product.Product) {
+// forecastSite publishes two initialisations as `ensemble predict` does, the newest on the global grid, in some formats; none: NetCDF.
+func forecastSite(t testing.TB, formats ...product.Format) (root string, global, pacific *product.Product) {
 	t.Helper()
 	testdecoder.Path(t)
 	pool, err := decode.NewPool(decode.Options{Children: 2})
@@ -95,7 +95,7 @@ func forecastSite(t testing.TB) (root string, global, pacific *product.Product) 
 	root = filepath.Join(t.TempDir(), "products")
 	global, pacific = forecastOf(globalInit, globalGrid()), forecastOf(pacificInit, pacificGrid())
 	for _, p := range []*product.Product{global, pacific} {
-		if _, _, err := product.Publish(t.Context(), pool, root, p, product.Publication{}); err != nil {
+		if _, _, err := product.Publish(t.Context(), pool, root, p, product.Publication{Formats: formats}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -282,6 +282,35 @@ func TestPosition(t *testing.T) {
 		}
 		if want := []string{"2026-01-02T00:00:00Z", "2026-01-03T00:00:00Z"}; !slices.Equal(c.Domain.Axes.T.Values, want) {
 			t.Errorf("times %v, want %v", c.Domain.Axes.T.Values, want)
+		}
+	}
+}
+
+// TestQueriesOfOtherFormats: products without NetCDF are read from their Zarr stores, or from their GRIB files, whose values have 16 bits.
+func TestQueriesOfOtherFormats(t *testing.T) {
+	for _, c := range []struct {
+		format    product.Format
+		tolerance float64
+	}{{product.Zarr, 0}, {product.GRIB2, 2e-3}} {
+		root, global, _ := forecastSite(t, c.format)
+		at, _, _ := answering(t, root, nil)
+		asked := 0
+		for _, f := range global.Fields {
+			// GRIB2 has quantiles of some shares and probabilities with a precision of the packing.
+			if f.Kind != product.Mean && f.Kind != product.Spread && f.Kind != product.Member {
+				continue
+			}
+			d, _ := f.Describe()
+			path := edrURL(collectionOf[f.Kind]+"/position", "coords", "POINT(10 45)", "parameter-name", d.Name, "datetime", global.Init.Valid(f.Lead).Format(time.RFC3339),
+				"z", map[bool]string{true: fmt.Sprint(f.Level.Value / 100)}[f.Level.Kind == ensemble.Pressure])
+			got, want := values(t, at, strings.TrimSuffix(path, "&z=")).at(d.Name, 0, 0, 0, 0), f.Values[3*36+1]
+			if math.Abs(float64(got-want)) > c.tolerance {
+				t.Errorf("%s: %s: %v, want %v", c.format, path, got, want)
+			}
+			asked++
+		}
+		if asked < 12 {
+			t.Errorf("%s: %d fields", c.format, asked)
 		}
 	}
 }

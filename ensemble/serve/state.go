@@ -9,7 +9,6 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
-	"github.com/ensemble-weather/ensemble/ensemble/desk"
 	"github.com/ensemble-weather/ensemble/ensemble/hook"
 	"github.com/ensemble-weather/ensemble/ensemble/run/input"
 	"github.com/ensemble-weather/ensemble/ensemble/run/predict"
@@ -33,7 +32,6 @@ type state struct {
 	rate         *rate.Limiter             // rate limit of product downloads; nil: none
 	begun        time.Time                 // start of the service
 	lastProgress atomic.Pointer[time.Time] // time of the last progress, with monotonic clock
-	desk         *desk.Desk
 
 	mu      sync.Mutex
 	options Options
@@ -67,7 +65,6 @@ type found struct {
 
 func newState(o Options) *state {
 	s := &state{tree: newProductTree(o.Predict.Out), metrics: newMetrics(version.String()), options: o, begun: o.Predict.Clock.Now()}
-	s.desk = desk.New(pageSource{s})
 	s.limiter = newConnLimiter(o.Service.MaxConnections, o.Service.MaxConnectionsPerAddress, func(why string) { s.metrics.rejected.add(1, why) })
 	if o.Service.RateLimit > 0 {
 		s.rate = rate.NewLimiter(rate.Limit(o.Service.RateLimit), max(chunkSize, int(min(int64(o.Service.RateLimit), 8<<20))))
@@ -102,6 +99,8 @@ func (s *state) notReadyReason() string {
 	model, within := s.model, s.options.Service.ReadyMaxAge
 	s.mu.Unlock()
 	switch {
+	case s.limiter.draining.Load():
+		return "the service ends"
 	case model == nil:
 		return "the model is not ready"
 	case within == 0:
@@ -188,7 +187,7 @@ func (s *state) updateGauges() {
 	}
 	m.update(newest)
 	if last := m.lastIssued; last.value() == 0 && newest.name != "" {
-		last.set(unix(newest.written)) // of an earlier process
+		last.set(unixSeconds(newest.written)) // of an earlier process
 	}
 	s.metrics.output.update(s.tree.dir)
 	s.metrics.hook.update(s.hook.Status())

@@ -19,6 +19,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/edr"
+	"github.com/ensemble-weather/ensemble/ensemble/published"
 	"github.com/ensemble-weather/ensemble/internal/manifest"
 	"github.com/ensemble-weather/ensemble/io/product"
 )
@@ -44,7 +45,7 @@ var extensions = []string{"https://stac-extensions.github.io/forecast/v0.2.0/sch
 type Source interface {
 	edr.Products
 	// Place returns where and when an initialisation has products.
-	Place(ctx context.Context, of *edr.Init) (edr.Place, error)
+	Place(ctx context.Context, of *published.Init) (edr.Place, error)
 }
 
 // object is a JSON object of the standard.
@@ -77,7 +78,7 @@ func Document(ctx context.Context, from Source, at string) (text []byte, kind st
 	default:
 		err = ErrNotFound
 	}
-	if errors.Is(err, edr.ErrNoProducts) {
+	if errors.Is(err, published.ErrNoProducts) {
 		err = ErrNotFound
 	}
 	if err != nil {
@@ -248,7 +249,7 @@ func geometry(box [4]float64) object {
 }
 
 // assets lists the files of an initialisation, and stores as a whole.
-func assets(of *edr.Init, init ensemble.Init, leads []ensemble.Lead) map[string]object {
+func assets(of *published.Init, init ensemble.Init, leads []ensemble.Lead) map[string]object {
 	files := map[string]manifest.File{}
 	for _, f := range of.Manifest.Outputs {
 		files[f.Path] = f

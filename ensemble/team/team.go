@@ -81,40 +81,43 @@ func (t *Team) BroadcastInt(n int64) (int64, error) {
 
 // StopTogether returns a function that all ranks call together between steps. If
 // one rank receives a stop signal, all stop. If one could not read its input (read), all
-// return its error.
+// return its error. Else all get the result of isDue on rank 0, where alone it is called.
 //
 // A rank that stopped alone would leave the others in a collective.
 //
 // Errors: exit 75 after a signal, with the first rank that received it; the error of the first rank with one; lost ranks.
-func (t *Team) StopTogether(own func() error) func(read error) error {
+func (t *Team) StopTogether(own func() error, isDue func() bool) func(read error) (due bool, err error) {
 	if t == nil {
-		return func(read error) error {
+		return func(read error) (bool, error) {
 			if read != nil {
-				return read
+				return false, read
 			}
-			return own()
+			return isDue(), own()
 		}
 	}
-	return func(read error) error {
+	return func(read error) (bool, error) {
 		err := own()
-		flags := []int64{0, 0}
+		flags := []int64{0, 0, 0}
 		if err != nil {
 			flags[0] = 1
 		}
 		if read != nil {
 			flags[1] = 1
 		}
+		if t.IsRoot() && isDue() {
+			flags[2] = 1
+		}
 		if e := comm.AllReduce(t.Comm, flags, comm.Auto); e != nil {
-			return e
+			return false, e
 		}
 		switch {
 		case flags[1] > 0:
 			err = read
 		case flags[0] == 0:
-			return nil
+			return flags[2] > 0, nil
 		}
 		_, err = AllGatherOutcomes(t, Outcome[bool]{}, err)
-		return err
+		return false, err
 	}
 }
 

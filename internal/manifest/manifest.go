@@ -46,8 +46,9 @@ type File struct {
 
 // Record holds the fields of all manifests.
 type Record struct {
-	Schema         string    `json:"schema"` // name and version of the document's format
-	Status         string    `json:"status"` // OK or Degraded
+	Schema         string    `json:"schema"`   // name and version of the document's format
+	Checksum       string    `json:"checksum"` // of the document, which Write sets (SealedJSON)
+	Status         string    `json:"status"`   // OK or Degraded
 	Version        string    `json:"version"`
 	ConfigChecksum string    `json:"config_checksum"` // "sha256:…"
 	ModelChecksum  string    `json:"model_checksum"`  // "sha256:…"
@@ -172,14 +173,14 @@ func Write(dir string, d Document) error {
 	r := d.record()
 	r.Inputs, r.Outputs = append([]File{}, r.Inputs...), append([]File{}, r.Outputs...)
 	r.Warnings = append([]string{}, r.Warnings...)
-	text, err := json.MarshalIndent(d, "", "  ")
+	text, err := SealedJSON(d, &r.Checksum, "  ")
 	if err != nil {
 		return err
 	}
 	for _, f := range []struct {
 		name string
 		text []byte
-	}{{SumsName, Sums(r.Outputs)}, {Name, append(text, '\n')}} {
+	}{{SumsName, Sums(r.Outputs)}, {Name, text}} {
 		path := filepath.Join(dir, f.name)
 		if err := atomicfile.WriteFile(path, f.text); err != nil {
 			return exit.CreateError(path, err)
@@ -235,6 +236,9 @@ func Parse(text []byte, path, schema string, d Document) error {
 		if _, err := hex.DecodeString(f.SHA256); err != nil || f.Size < 0 {
 			return bad("the manifest is damaged", fmt.Sprintf("%s has %d bytes and the SHA-256 %q", f.Path, f.Size, f.SHA256), err)
 		}
+	}
+	if err := CheckSeal(text); err != nil {
+		return bad("the manifest is damaged", err.Error(), err)
 	}
 	return nil
 }

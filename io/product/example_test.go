@@ -59,8 +59,13 @@ func ExampleWriteZarr() {
 
 // Parses a manifest.
 func ExampleParseManifest() {
-	m, err := product.ParseManifest([]byte(`{"schema": "ensemble.product/1", "status": "degraded", "init": "2026-01-01T00:00:00Z",
-		"members_used": [0, 1, 2], "members_expected": 4, "outputs": [{"path": "2026010100_024h.zarr/.zattrs"}, {"path": "2026010100_024h.nc"}]}`), "manifest.json")
+	m, err := product.ParseManifest([]byte(`{
+  "schema": "ensemble.product/1",
+  "checksum": "sha256:8668f6145d0b542bfd47d4381341c821e0a77f718a87470beef0fbd01000518d",
+  "status": "degraded", "init": "2026-01-01T00:00:00Z",
+  "members_used": [0, 1, 2], "members_expected": 4,
+  "outputs": [{"path": "2026010100_024h.zarr/.zattrs"}, {"path": "2026010100_024h.nc"}]
+}`), "manifest.json")
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -42,6 +42,8 @@ type Meta struct {
 	Schema string `json:"schema"`
 	// Format is the version of the format. Other versions are rejected.
 	Format int `json:"format"`
+	// Checksum is that of store.json, which Write sets (manifest.SealedJSON).
+	Checksum string `json:"checksum"`
 	// Version of the program that wrote the store.
 	Version string `json:"version"`
 	// Identity is the hash of the plan and the contents of the inputs. Write
@@ -133,7 +135,7 @@ func (m *Meta) identity() (string, error) {
 	// The identity excludes what does not change the shards, such as the version,
 	// and what is known only after writing.
 	plan := *m
-	plan.Version, plan.Identity, plan.Shards, plan.Index, plan.Statistics, plan.Warnings = "", "", nil, manifest.File{}, nil, nil
+	plan.Checksum, plan.Version, plan.Identity, plan.Shards, plan.Index, plan.Statistics, plan.Warnings = "", "", "", nil, manifest.File{}, nil, nil
 	plan.Inputs, plan.Origins = nil, nil
 	text, err := json.Marshal(plan)
 	if err != nil {
@@ -177,6 +179,9 @@ func decodeMeta(text []byte, at string) (*Meta, error) {
 	}
 	if err := m.check(); err != nil {
 		return nil, bad("store.json contradicts itself", err.Error(), again)
+	}
+	if err := manifest.CheckSeal(text); err != nil {
+		return nil, bad("store.json is damaged", err.Error(), again)
 	}
 	return m, nil
 }

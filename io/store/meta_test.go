@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/manifest"
 )
 
 // described returns store.json of the small store.
@@ -144,6 +145,12 @@ func FuzzDescription(f *testing.F) {
 	f.Add([]byte(`{"schema":"ensemble.store","format":1}`))
 	f.Add(bytes.Replace(text, []byte(`"band_rows": 4`), []byte(`"band_rows": 400`), 1))
 	f.Fuzz(func(t *testing.T, text []byte) {
+		m := &Meta{}
+		if json.Unmarshal(text, m) == nil { // what is checked does not end at the checksum
+			if sealed, err := manifest.SealedJSON(m, &m.Checksum, " "); err == nil {
+				text = sealed
+			}
+		}
 		m, err := decodeMeta(text, "x")
 		if err != nil {
 			if exit.CodeOf(err) != exit.BadData {
@@ -161,7 +168,7 @@ func FuzzDescription(f *testing.F) {
 		if end := at + l.bandOffset(l.bands-1) + l.partOffset(last, hi-lo) + l.partBytes(last, hi-lo); end > m.Shards[k].Size {
 			t.Errorf("the last part ends at %d of %d", end, m.Shards[k].Size)
 		}
-		again, err := json.Marshal(m)
+		again, err := manifest.SealedJSON(m, &m.Checksum, " ")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -169,6 +176,21 @@ func FuzzDescription(f *testing.F) {
 			t.Errorf("written and read again: %v\n%+v\n%+v", err, m, n)
 		}
 	})
+}
+
+// Every flipped bit of store.json is refused.
+func TestFault03StoreMetadata(t *testing.T) {
+	whole := described(t)
+	if _, err := decodeMeta(whole, "x"); err != nil {
+		t.Fatal(err)
+	}
+	for bit := range 8 * len(whole) {
+		text := bytes.Clone(whole)
+		text[bit/8] ^= 1 << (bit % 8)
+		if _, err := decodeMeta(text, "x"); exit.CodeOf(err) != exit.BadData || !strings.Contains(err.Error(), "at: x") {
+			t.Fatalf("bit %d of byte %d, of %q: %v", bit%8, bit/8, whole[max(0, bit/8-20):min(len(whole), bit/8+20)], err)
+		}
+	}
 }
 
 // FuzzHead: a band header is decoded or rejected, and a decoded one is encoded to

@@ -581,7 +581,7 @@ func (w *writer) finish() (*Result, error) {
 		}
 		m.Warnings = append(m.Warnings, warnings...)
 	}
-	if err := w.writeJSON(metaName, m); err != nil {
+	if err := w.writeMeta(m); err != nil {
 		return nil, err
 	}
 	testHook("description written")
@@ -604,6 +604,20 @@ func (w *writer) writeJSON(name string, v any) error {
 	if err != nil {
 		return err
 	}
+	return w.writeText(name, append(text, '\n'))
+}
+
+// writeMeta writes store.json with its checksum.
+func (w *writer) writeMeta(m *Meta) error {
+	text, err := manifest.SealedJSON(m, &m.Checksum, " ")
+	if err != nil {
+		return err
+	}
+	return w.writeText(metaName, text)
+}
+
+// writeText writes a file atomically.
+func (w *writer) writeText(name string, text []byte) error {
 	path := filepath.Join(w.dir, name)
-	return exit.CreateError(path, atomicfile.WriteFile(path, append(text, '\n')))
+	return exit.CreateError(path, atomicfile.WriteFile(path, text))
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/filesystem"
 	"github.com/ensemble-weather/ensemble/internal/jsonfile"
+	"github.com/ensemble-weather/ensemble/internal/manifest"
 	"github.com/ensemble-weather/ensemble/internal/rundir"
 )
 
@@ -122,12 +123,18 @@ func checkUnused(name string) error {
 
 // CheckUnmodified checks that a model's files are those in the manifest of its training.
 //
-// Errors: exit 65.
+// Errors: exit 65 with the first file that differs.
 func CheckUnmodified(dir, sum string, trained *rundir.Manifest) error {
 	if trained.ModelChecksum == "" || trained.ModelChecksum == sum {
 		return nil
 	}
-	return &exit.Error{Code: exit.BadData, What: "the model is not the one that was trained", At: dir, Why: fmt.Sprintf("its checksum is %s, the manifest has %s", sum, trained.ModelChecksum),
+	why := fmt.Sprintf("its checksum is %s, the manifest has %s", sum, trained.ModelChecksum)
+	files := manifest.Record{Outputs: slices.DeleteFunc(slices.Clone(trained.Outputs), func(f manifest.File) bool { return !strings.HasPrefix(f.Path, filepath.Base(dir)+"/") })}
+	var changed *exit.Error
+	if errors.As(files.Verify(filepath.Dir(dir)), &changed) {
+		dir, why = changed.At, changed.Why
+	}
+	return &exit.Error{Code: exit.BadData, What: "the model is not the one that was trained", At: dir, Why: why,
 		Fix: "copy the run directory again, or repeat the training"}
 }
 

@@ -83,13 +83,20 @@ func (t *trainer) beginExchange() (err error) {
 	return nil
 }
 
-// exchangeSteps takes the next optimiser steps, up to one that waits for all groups. A stop signal is noticed before.
+// exchangeSteps takes the next optimiser steps, up to one that waits for all groups. A stop signal is noticed, and a
+// checkpoint that is due is saved before.
 //
 // An error of one group, such as samples that it cannot read, ends the job without a checkpoint: the others have taken
 // other steps meanwhile.
 func (t *trainer) exchangeSteps(ctx context.Context) error {
-	if err := t.stop(nil); err != nil {
+	due, err := t.stop(nil)
+	if err != nil {
 		return t.saveIfStopped(stopRequest{err})
+	}
+	if due {
+		if err := t.saveRegularly(); err != nil {
+			return err
+		}
 	}
 	if err := t.beginExchange(); err != nil {
 		return err

@@ -29,7 +29,6 @@ type job struct {
 	hash         string // checksum of the configuration
 	// resumeIdentity is the checksum of the part of the configuration that resuming cannot change.
 	resumeIdentity string
-	stop           func(read error) error // combines Options.Stop and read errors of all ranks; nil result: continue
 	kernels        kernels
 }
 

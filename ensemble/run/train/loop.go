@@ -32,6 +32,7 @@ const evalStep = 0
 func (t *trainer) loop(ctx context.Context) error {
 	defer t.end()
 	defer func() { t.observers.gpu.close() }()
+	t.saves.begin(t.pos.Step)
 	var layers []prune.Layer // the same for all networks
 	for t.pos.Network < len(t.trainings) {
 		var err error
@@ -78,6 +79,9 @@ func (t *trainer) trainNetwork(ctx context.Context) ([]prune.Layer, error) {
 			return nil, err
 		}
 		best = model.CopyWeights(t.current.evalStore)
+	}
+	if err := t.current.deviceError(); err != nil {
+		return nil, err
 	}
 	t.finished = append(t.finished, best)
 	kept, layers := t.pos.Kept, t.current.pruning.layers
@@ -131,7 +135,7 @@ func (t *trainer) step(ctx context.Context, batches int) (back bool, err error) 
 	if err := t.removeChannels(); err != nil {
 		return false, err
 	}
-	began := time.Now()
+	began, saving := time.Now(), t.saves.spent
 	t.setUpdateRate(t.current.rate.Rate(uint64(t.networkSteps())))
 	computed, err := t.accumulateGradients(ctx, t.pos.Step, batches)
 	if bad := (*topk.NotFiniteError)(nil); errors.As(err, &bad) {
@@ -140,7 +144,7 @@ func (t *trainer) step(ctx context.Context, batches int) (back bool, err error) 
 	if err != nil {
 		return false, t.saveIfStopped(err)
 	}
-	return t.update(ctx, computed.loss, batches, began)
+	return t.update(ctx, computed.loss, batches, began.Add(t.saves.spent-saving))
 }
 
 // update takes an optimiser step with the gradient that the optimiser has, of a loss over the given number of batches, and
@@ -164,9 +168,11 @@ func (t *trainer) update(ctx context.Context, loss float64, batches int, began t
 			return false, err
 		}
 		s.gradientNorm, err = t.current.opt.Step(s.rate)
-		s.applied = !errors.Is(err, optim.ErrNotFinite)
+		if s.applied = !errors.Is(err, optim.ErrNotFinite); s.applied && err != nil { // of another rank, or of a device
+			return false, err
+		}
 	}
-	if !s.applied && !t.pos.LossScale.CountSkip() || s.applied && err != nil {
+	if !s.applied && !t.pos.LossScale.CountSkip() {
 		return false, t.divergenceError(ctx, loss, batches, cmp.Or(err, optim.ErrNotFinite))
 	}
 	if s.applied {
@@ -233,8 +239,8 @@ func (t *trainer) closeEpoch(ctx context.Context) error {
 	if err := t.observers.Epoch(t.pos, t.data, t.communicationCosts(), values); err != nil {
 		return err
 	}
-	if t.pos.Epoch%t.current.cfg.Checkpoint.Every == 0 || t.pos.Epoch == t.current.cfg.Epochs {
-		return t.save()
+	if t.saves.isEpochDue(t.pos.Epoch, t.current.cfg.Epochs) {
+		return t.saveRegularly()
 	}
 	return nil
 }

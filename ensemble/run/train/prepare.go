@@ -45,7 +45,9 @@ func prepare(ctx context.Context, o Options, run *trainingRun, d *samples.Data) 
 		groups:    split,
 		inputs:    auxiliaryInputs{references: f.localReferences, globalFits: f.globalReferences, foldOf: foldOf, pretrained: pretrained},
 		observers: observers{dir: run.dir, timing: o.Timing, clock: run.clock, beforeStep: o.BeforeStep},
+		saves:     saves{every: j.base.Checkpoint.Every, now: o.clock()},
 	}
+	t.stop = d.Ranks.StopTogether(o.Stop, func() bool { return t.saves.isDue(t.pos.Step) })
 	if t.inputs.teacher, err = newTeacher(c, d); err != nil {
 		return nil, err
 	}
@@ -72,7 +74,7 @@ func newJob(o Options, run *trainingRun, d *samples.Data, f *fitted) (j *job, fo
 		Baselines: f.baselines, Climate: f.climate, Drift: f.drift, Family: spec.PredictedFamily(base.Networks),
 	}
 	j = &job{base: base, trainings: trainings, draws: draws{sampling: c.Data.Members.Sampling}, prune: c.Prune, calibrations: c.Calibrate, model: m, local: f.local, data: d, ranks: d.Ranks,
-		dir: run.dir, hash: c.Hash(), resumeIdentity: c.ResumeIdentity(), stop: d.Ranks.StopTogether(o.Stop),
+		dir: run.dir, hash: c.Hash(), resumeIdentity: c.ResumeIdentity(),
 		kernels: kernels{timings: o.Timings, table: o.Timings.Open(base.Threads), choices: map[string]string{}}}
 	if j.sizes, err = setup.NewSizes(c, d.Grid); err != nil {
 		return nil, nil, err

@@ -75,7 +75,7 @@ func (t *trainer) updateCorrections(ctx context.Context) error {
 	}
 	c.train = c.train[:0]
 	err := t.data.Train.Each(ctx, t.ranks, func(i int, fc *ensemble.Forecast, _ []*ensemble.Analysis) error {
-		if err := t.stop(nil); err != nil {
+		if _, err := t.stop(nil); err != nil {
 			return stopRequest{err}
 		}
 		used, err := t.members(fc, 0, t.seed(), uint64(t.pos.Epoch), uint64(i))

@@ -17,6 +17,8 @@ type gradientShare struct{ loss, weight float64 }
 // where W(b) is the sum of the point weights of batch b. This equals the loss of one batch of all samples.
 // Similarity losses have no point weights; their batches are weighted by their number of samples.
 //
+// A checkpoint that is due is saved before the first batch, as one of a stop signal would be.
+//
 // The weight is that of the ranks that compute together; it is 0 if one batch is all that counts.
 //
 // Errors: stopRequest, with the network unchanged.
@@ -33,9 +35,15 @@ func (t *trainer) accumulateGradients(ctx context.Context, step uint64, count in
 	n.drawWindow(t.sizes, t.seed(), t.pos)
 	for i := range count {
 		b := t.nextBatch()
-		if err := t.stopBefore(b); err != nil {
+		due, err := t.stopBefore(b)
+		if err != nil {
 			copy(n.store.States(), n.statesBefore)
 			return all, err
+		}
+		if due && i == 0 {
+			if err := t.saveRegularly(); err != nil {
+				return all, err
+			}
 		}
 		var share float64
 		weighted := count > 1 || t.groups != nil
@@ -69,16 +77,17 @@ func (t *trainer) accumulateGradients(ctx context.Context, step uint64, count in
 	return all, nil
 }
 
-// stopBefore returns the stop request of any rank, or an error of reading the next batch. In a group that computes by
-// itself, an error is that of this rank alone, and stop signals are for the end of a run of steps.
-func (t *trainer) stopBefore(b *readyBatch) error {
+// stopBefore returns the stop request of any rank, or an error of reading the next batch, and whether a checkpoint is due on
+// rank 0. In a group that computes by itself, an error is that of this rank alone, and stop signals and checkpoints are for
+// the end of a run of steps.
+func (t *trainer) stopBefore(b *readyBatch) (due bool, err error) {
 	if t.groups != nil {
-		return b.err
+		return false, b.err
 	}
-	if err := t.stop(b.err); err != nil {
-		return stopRequest{err}
+	if due, err = t.stop(b.err); err != nil {
+		return false, stopRequest{err}
 	}
-	return nil
+	return due, nil
 }
 
 // computeGradients computes the loss and the gradients of batch i of a step.

@@ -55,7 +55,7 @@ var stopOptions = []stopOption{
 	{"train.precision", []string{"bf16"}},
 	{"train.seed", []string{"2", "3"}},
 	{"train.early_stop.patience", []string{"1", "2"}},
-	{"train.checkpoint.every", []string{"2", "3"}},
+	{"train.checkpoint.every", []string{"2 epochs", "3 epochs", "1 step", "5 steps", "0.001s"}},
 	{"train.mesh", []string{"data:2", "lat:2", "lon:2"}},
 	{"train.shard_optimizer", []string{"true"}},
 	{"train.loss.spread", []string{"0", "0.3"}},

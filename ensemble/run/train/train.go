@@ -3,6 +3,7 @@ package train
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/ensemble-weather/ensemble/engine/prune/channels"
 	sharing "github.com/ensemble-weather/ensemble/engine/share"
@@ -41,6 +42,16 @@ type Options struct {
 	Timing     quality.Options    // log of the time to a target loss (MLPerf HPC); only for a fresh run
 
 	Channels []channels.Kept // channels kept from the pretrained network; nil: all
+
+	now func() time.Time // clock of checkpoints; nil: time.Now
+}
+
+// clock returns the clock that determines when checkpoints are due.
+func (o *Options) clock() func() time.Time {
+	if o.now == nil {
+		return time.Now
+	}
+	return o.now
 }
 
 // Result is the outcome of a training.

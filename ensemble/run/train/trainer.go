@@ -22,6 +22,9 @@ type trainer struct {
 	pos       position        // position in the training
 	finished  []model.Weights // weights of the networks trained before
 	observers observers
+	saves     saves
+	// stop combines Options.Stop and read errors of all ranks, and saves.isDue of rank 0; a nil error continues.
+	stop      func(read error) (due bool, err error)
 	sizeTimes sizeTimes
 	warn      func(string) // receives warnings at once, on rank 0; nil drops them
 

@@ -1,0 +1,107 @@
+package main
+
+import (
+	"bytes"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/ensemble-weather/ensemble/internal/exit"
+)
+
+// flippedSeed is the seed of the bits that TestFault03Metadata flips.
+const flippedSeed = 40
+
+// A flipped bit in the manifest or the model of a run, or in the metadata of a sample store, is refused with 65 by the command
+// that reads it, which names the file; or the result has the same bytes.
+func TestFault03Metadata(t *testing.T) { flipMetadata(t, 3, 2) }
+
+// flipMetadata flips bits of each file of a run directory that predict reads, and of a store that train reads.
+func flipMetadata(t *testing.T, run, store int) {
+	f := faulty(t)
+	t.Logf("seed %d", flippedSeed)
+	r := rand.New(rand.NewPCG(flippedSeed, 0))
+	input := f.put("sound.grib2", join(cycle(lastDay)...))
+	dir := filepath.Join(f.dir, "run")
+	if err := os.CopyFS(dir, os.DirFS(f.run)); err != nil {
+		t.Fatal(err)
+	}
+	f.run = dir
+	product := func() []byte {
+		out := filepath.Join(t.TempDir(), "out")
+		code, _, stderr := call(t, "predict", "--run-dir", f.run, "--out", out, "--threads", "1", "--progress", "none", "--input", input)
+		names, _ := filepath.Glob(filepath.Join(out, "2*", "*.nc"))
+		if code != exit.OK || len(names) != 1 {
+			t.Fatalf("exit %d, products %q: %s", code, names, stderr)
+		}
+		text, err := os.ReadFile(names[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		return text
+	}
+	want := product()
+	files, err := filepath.Glob(filepath.Join(dir, "model", "*"))
+	if err != nil || len(files) < 4 {
+		t.Fatalf("files %q of the model: %v", files, err)
+	}
+	flipBitsOf(t, r, run, append(files, filepath.Join(dir, "manifest.json")), func(path string) string {
+		out := filepath.Join(t.TempDir(), "out")
+		code, stdout, stderr := call(t, "predict", "--run-dir", f.run, "--out", out, "--threads", "1", "--progress", "none", "--input", input)
+		if code == exit.OK && !bytes.Equal(product(), want) {
+			return "another product"
+		}
+		return refusal(code, stdout+stderr, path)
+	})
+
+	prepared := filepath.Join(f.dir, "store")
+	f.expect(exit.OK, nil, "data", "prepare", "-c", f.config, "--out", prepared, "--progress", "none")
+	flipBitsOf(t, r, store, []string{filepath.Join(prepared, "store.json"), filepath.Join(prepared, "index.parquet")}, func(path string) string {
+		code, stdout, stderr := call(t, "train", "-c", f.config, "--set", "data.store="+prepared, "--run-dir", filepath.Join(t.TempDir(), "run"), "--progress", "none")
+		return refusal(code, stdout+stderr, path)
+	})
+}
+
+// refusal describes an answer that does not refuse a file with 65 and its name; "" for one that does.
+func refusal(code exit.Code, output, path string) string {
+	if code == exit.BadData && strings.Contains(output, path) {
+		return ""
+	}
+	return output
+}
+
+// flipBitsOf flips n random bits of each file, one after the other, and asks what is wrong with the answer; "": nothing.
+func flipBitsOf(t *testing.T, r *rand.Rand, n int, files []string, wrong func(path string) string) {
+	t.Helper()
+	for _, path := range files {
+		whole, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		st, err := os.Stat(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range n {
+			bit := r.IntN(8 * len(whole))
+			text := slices.Clone(whole)
+			text[bit/8] ^= 1 << (bit % 8)
+			writeBack(t, path, text, st.Mode())
+			if w := wrong(path); w != "" {
+				t.Errorf("%s, bit %d of byte %d: %s", filepath.Base(path), bit%8, bit/8, w)
+			}
+		}
+		writeBack(t, path, whole, st.Mode())
+	}
+}
+
+func writeBack(t *testing.T, path string, text []byte, mode fs.FileMode) {
+	t.Helper()
+	if err := os.WriteFile(path, text, mode); err != nil {
+		t.Fatal(err)
+	}
+}
