@@ -179,7 +179,7 @@ func FuzzOwner(f *testing.F) {
 		if err := os.WriteFile(path, text, 0o644); err != nil {
 			t.Fatal(err)
 		}
-		o, err := readOwner(path)
+		o, err := readOwner(thisMachine{}, path)
 		if err != nil {
 			t.Fatal(err)
 		}
