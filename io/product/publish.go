@@ -155,11 +155,9 @@ func Publish(ctx context.Context, enc Encoder, root string, p *Product, pub Publ
 	if err := manifest.Write(stage, m); err != nil {
 		return nil, false, err
 	}
-	if err := pub.Lock.CheckHeld(); err != nil {
+	err = pub.Lock.Guard(func() error { return exit.CreateError(dir, putInPlace(stage, dir, m)) })
+	if err != nil {
 		return nil, false, err
-	}
-	if err := putInPlace(stage, dir, m); err != nil {
-		return nil, false, exit.CreateError(dir, err)
 	}
 	return m, false, nil
 }
