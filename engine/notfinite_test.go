@@ -10,9 +10,9 @@ import (
 	"github.com/ensemble-weather/ensemble/engine"
 )
 
-// TestFindNotFinite: the first value of a step that is not finite is found, in an input, a parameter or a result, in plain and in
+// TestFault32: the first value of a step that is not finite is found, in an input, a parameter or a result, in plain and in
 // blocked layout.
-func TestFindNotFinite(t *testing.T) {
+func TestFault32(t *testing.T) {
 	for _, backend := range []string{"cpu", "ref"} {
 		p := compile(t, unet(t, 2, 1), engine.Options{Device: engine.Device{Backend: backend}, Numerics: engine.Numerics{UseHeuristics: true, Winograd: true}})
 		find := func() *engine.NotFinite {

@@ -214,6 +214,15 @@ func (s *Store) States() []float32 {
 	return s.flatStates
 }
 
+// Err returns the error with which values could not be copied from the device. What Get, Grad, Params, Grads and States returned
+// since the last run is then not valid. The next run returns the error too.
+func (s *Store) Err() error {
+	if s.device == nil {
+		return nil
+	}
+	return s.device.err
+}
+
 // touch downloads parameters or states, and counts a change: the caller may
 // modify them.
 func (s *Store) touch(where pass.MemorySpace) {

@@ -92,7 +92,7 @@ const (
 // system, so a fault of the disk is found by a later Load.
 func Save(root string, m Meta, tensors []Tensor) (dir string, err error) {
 	dir = filepath.Join(root, Name(m.Step))
-	if err := filesystem.MkdirAll(root, 0o755); err != nil {
+	if err := atomicfile.MkdirAll(root, 0o755); err != nil {
 		return "", exit.CreateError(root, err)
 	}
 	if err := checkSpace(root, tensors); err != nil {
@@ -102,11 +102,7 @@ func Save(root string, m Meta, tensors []Tensor) (dir string, err error) {
 	if err != nil {
 		return "", exit.CreateError(dir, err)
 	}
-	defer func() {
-		if err != nil {
-			filesystem.RemoveAll(tmp) // the error that is returned is the first one
-		}
-	}()
+	defer filesystem.RemoveAll(tmp) // after an error, or the checkpoint that was exchanged; RemovePartial removes it otherwise
 	name := "rank-0000.st"
 	sums, err := writeFile(filepath.Join(tmp, name), tensors, nil)
 	if err != nil {
@@ -129,16 +125,28 @@ func Save(root string, m Meta, tensors []Tensor) (dir string, err error) {
 		return "", &exit.Error{Code: exit.IO, What: "the checkpoint differs from the written data when it is read back", At: dir, Why: err.Error(),
 			Fix: "check the disk; run the same command again", Err: err}
 	}
-	if err := removeAtomically(dir); err != nil {
-		return "", exit.CreateError(dir, err)
-	}
-	if err := filesystem.Rename(tmp, dir); err != nil {
+	if err := publish(tmp, dir); err != nil {
 		return "", exit.CreateError(dir, err)
 	}
 	if err := atomicfile.WriteFile(filepath.Join(root, latestFile), []byte(Name(m.Step)+"\n")); err != nil {
 		return "", exit.CreateError(filepath.Join(root, latestFile), err)
 	}
 	return dir, nil
+}
+
+// publish gives a complete checkpoint its name and syncs it, so that LATEST never names one that a power failure took. An
+// existing checkpoint of the step is exchanged in one step, or, where the system cannot, removed first.
+func publish(tmp, dir string) error {
+	err := filesystem.Exchange(tmp, dir)
+	if errors.Is(err, errors.ErrUnsupported) || errors.Is(err, os.ErrNotExist) {
+		if err = removeAtomically(dir); err == nil {
+			err = filesystem.Rename(tmp, dir)
+		}
+	}
+	if err == nil {
+		err = filesystem.SyncDir(filepath.Dir(dir))
+	}
+	return err
 }
 
 // checkSpace compares the size of the tensors, plus 1 MiB for headers, with the free space of the

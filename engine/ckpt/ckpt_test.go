@@ -204,9 +204,9 @@ func TestCheckpointRoundTrip(t *testing.T) {
 	}
 }
 
-// TestDamage flips one byte in every tensor, truncates, swaps and removes files: each time the
-// error names the damaged tensor or file, and the previous checkpoint is used.
-func TestDamage(t *testing.T) {
+// TestFault27 flips one byte in every tensor, truncates and replaces files: each time the error names
+// the damaged tensor or file, and the previous checkpoint is used.
+func TestFault27(t *testing.T) {
 	root := filepath.Join(t.TempDir(), "checkpoints")
 	save(t, root, 100)
 	dir := save(t, root, 200)
@@ -261,10 +261,6 @@ func TestDamage(t *testing.T) {
 	check("renamed tensor", "tensor nonent")
 	put(file, bytes.Replace(slices.Clone(whole), []byte(`"dtype":"F64","shape":[2]`), []byte(`"shape":[2],"dtype":"F64"`), 1))
 	check("header that means the same", "SHA-256 differs")
-	if err := os.Remove(file); err != nil {
-		t.Fatal(err)
-	}
-	check("missing part", "the file is missing")
 	put(file, whole)
 	put(filepath.Join(dir, indexFile), idx[:len(idx)/2])
 	check("half an index", "checkpoint index is damaged")
@@ -287,6 +283,42 @@ func TestDamage(t *testing.T) {
 	}
 	if _, _, err := LoadLatest(root); err == nil {
 		t.Error("nothing whole is left and nothing was said")
+	}
+}
+
+// TestFault26: a checkpoint without one of its files, or with the file of another step, is rejected as
+// a whole, and the previous one is used; if there is none, nothing is loaded.
+func TestFault26(t *testing.T) {
+	for _, name := range []string{"rank-0000.st", indexFile} {
+		for fault, change := range map[string]func(was, is string) error{
+			"missing":         func(_, is string) error { return os.Remove(is) },
+			"of another step": os.Rename,
+		} {
+			root := filepath.Join(t.TempDir(), "checkpoints")
+			save(t, root, 100)
+			older := sample()
+			older[0].Data.([]float32)[0]++
+			foreign, err := Save(filepath.Join(t.TempDir(), "checkpoints"), meta(150), older)
+			if err != nil {
+				t.Fatal(err)
+			}
+			dir := save(t, root, 200)
+			if err := change(filepath.Join(foreign, name), filepath.Join(dir, name)); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := Load(dir); err == nil || !strings.Contains(err.Error(), dir) {
+				t.Errorf("%s %s: %v, want a refusal", name, fault, err)
+			}
+			if c, warnings, err := LoadLatest(root); err != nil || c.Step != 100 || len(warnings) != 1 || !strings.Contains(warnings[0], Name(200)) {
+				t.Errorf("%s %s: %v, warnings %q, %v, want step 100", name, fault, c, warnings, err)
+			}
+			if err := os.RemoveAll(filepath.Join(root, Name(100))); err != nil {
+				t.Fatal(err)
+			}
+			if c, _, err := LoadLatest(root); c != nil || err == nil {
+				t.Errorf("%s %s: the only checkpoint gives %v, %v", name, fault, c, err)
+			}
+		}
 	}
 }
 

@@ -408,6 +408,9 @@ func (p *Optimizer) Step(rate float64) (norm float64, err error) {
 	p.download()
 	p.refreshParams()
 	g, factor := p.gradient(), p.factor()
+	if err := p.store.Err(); err != nil {
+		return 0, err
+	}
 	p.pending = false
 	p.applyMask(g)
 	p.arena.g = g
@@ -528,10 +531,14 @@ func (p *Optimizer) moments() []Tensor {
 // the values, the others get tensors without values. The moving average is not included, as it has
 // a store of its own.
 //
-// Errors: communication errors, and errors of other ranks.
+// Errors: communication errors, errors of other ranks, and those of a device that has the moments.
 func (p *Optimizer) State() ([]Tensor, error) {
 	var out []Tensor
-	for _, moment := range p.moments() {
+	moments := p.moments()
+	if p.device != nil && p.device.deferred != nil {
+		return nil, p.device.deferred
+	}
+	for _, moment := range moments {
 		whole, err := p.gatherMoments(moment.Values)
 		if err != nil {
 			return nil, err

@@ -337,8 +337,8 @@ func TestResume(t *testing.T) {
 	}
 }
 
-// TestNotFinite: a gradient that is not finite changes nothing.
-func TestNotFinite(t *testing.T) {
+// TestFault32: a gradient that is not finite changes nothing.
+func TestFault32(t *testing.T) {
 	s := store(t, graph.Bias)
 	p, err := New(s, Options{})
 	if err != nil {

@@ -18,6 +18,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/model/network"
 	"github.com/ensemble-weather/ensemble/ensemble/model/task"
 	"github.com/ensemble-weather/ensemble/ensemble/team"
+	"github.com/ensemble-weather/ensemble/internal/atomicfile"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/filesystem"
 	"github.com/ensemble-weather/ensemble/internal/jsonfile"
@@ -114,7 +115,7 @@ type Description struct {
 //
 // Errors: exit 73 or 74; each file is replaced atomically.
 func (m *Model) Save(dir string) error {
-	if err := filesystem.MkdirAll(dir, 0o755); err != nil {
+	if err := atomicfile.MkdirAll(dir, 0o755); err != nil {
 		return exit.CreateError(dir, err)
 	}
 	k := &m.Task
@@ -186,7 +187,7 @@ func (m *Model) WeightFiles(n int) map[string]*Weights {
 //
 // Errors: as Save.
 func (m *Model) SaveDescription(dir string) error {
-	if err := filesystem.MkdirAll(dir, 0o755); err != nil {
+	if err := atomicfile.MkdirAll(dir, 0o755); err != nil {
 		return exit.CreateError(dir, err)
 	}
 	if err := task.SaveBaselines(filepath.Join(dir, task.BaselinesFile), m.Baselines); err != nil {

@@ -1,40 +1,58 @@
 package serve
 
 import (
-	"io"
 	"net"
 	"net/http"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
 // connLimiter limits concurrent connections: in total over all listeners, and for each client
-// address. When the total is reached, new connections wait and idle ones are closed.
+// address. When the total is reached, new connections wait, and each open one gets one more answer.
+// Connections on which no request is complete for grace are closed for new ones, idle ones first.
 type connLimiter struct {
 	slots      chan struct{}
 	perAddress int              // limit for each address; 0: none
+	grace      time.Duration    // for the next request header while others need the connection
 	onReject   func(why string) // counts rejected connections
 	done       chan struct{}
 	once       sync.Once
+	lingering  chan struct{} // slots of rejected clients
+	draining   atomic.Bool   // the service ends
 
 	mu      sync.Mutex
-	peers   map[netip.Prefix]int       // connections by address, including waiting ones
-	idle    map[*limitedConn]time.Time // connections between two requests, and the time since when
-	waiting int                        // accepted connections that wait for a slot
+	peers   map[netip.Prefix]int     // connections by address, including waiting ones
+	silent  map[*limitedConn]silence // connections without a complete request
+	waiting int                      // accepted connections that wait for a slot
 }
+
+// silence is the wait of a connection for a complete request header.
+type silence struct {
+	since time.Time
+	first bool // of the first request; else the connection is between two requests
+}
+
+// idle reports whether the client has sent nothing of a request, after an earlier one.
+func (w silence) idle(c *limitedConn) bool { return !w.first && !c.begun.Load() }
+
+// defaultGrace is grace of a service.
+const defaultGrace = 500 * time.Millisecond
 
 // Reasons for which a connection or request is rejected, the label of the metric.
 const (
 	rejectedAddress = "address" // too many connections from its address
 	rejectedIdle    = "idle"    // closed while idle, for a waiting connection
+	rejectedHeader  = "header"  // closed before its header was complete, for another connection
 	rejectedHost    = "host"    // wrong host name in the request
 )
 
 // newConnLimiter limits connections to n in total and each for one address (0: no limit). refused is
 // called with the reason of each rejection.
 func newConnLimiter(n, each int, refused func(why string)) *connLimiter {
-	return &connLimiter{slots: make(chan struct{}, n), perAddress: each, onReject: refused, done: make(chan struct{}), peers: map[netip.Prefix]int{}, idle: map[*limitedConn]time.Time{}}
+	return &connLimiter{slots: make(chan struct{}, n), perAddress: each, grace: defaultGrace, onReject: refused, done: make(chan struct{}),
+		lingering: make(chan struct{}, maxLingering), peers: map[netip.Prefix]int{}, silent: map[*limitedConn]silence{}}
 }
 
 // open is the number of open connections.
@@ -59,28 +77,27 @@ func peerOf(a net.Addr) netip.Prefix {
 	return p
 }
 
-// acquireAddress counts a connection from p. It returns false if the limit of p is reached.
+// acquireAddress counts a connection from p. At the limit of p it closes a connection of p that waits
+// for a request, and returns false if there is none to close.
 func (r *connLimiter) acquireAddress(p netip.Prefix) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if p.IsValid() && r.perAddress > 0 && r.peers[p] >= r.perAddress {
+	if p.IsValid() && r.perAddress > 0 && r.peers[p] >= r.perAddress && !r.closeSilent(func(c *limitedConn) bool { return c.peer == p }) {
 		return false
 	}
 	r.peers[p]++
 	return true
 }
 
-// releaseAddress undoes acquireAddress.
+// releaseAddress undoes acquireAddress. The caller holds r.mu.
 func (r *connLimiter) releaseAddress(p netip.Prefix) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	if r.peers[p]--; r.peers[p] == 0 {
 		delete(r.peers, p)
 	}
 }
 
-// acquireSlot waits for a slot, and closes an idle connection to free one. It returns false after
-// close.
+// acquireSlot waits for a slot, and closes a connection that waits for a request to free one. It
+// returns false after close.
 func (r *connLimiter) acquireSlot() bool {
 	select {
 	case r.slots <- struct{}{}:
@@ -89,12 +106,28 @@ func (r *connLimiter) acquireSlot() bool {
 	}
 	r.addWaiting(1)
 	defer r.addWaiting(-1)
-	select {
-	case r.slots <- struct{}{}:
-		return true
-	case <-r.done:
-		return false
+	again := time.NewTicker(50 * time.Millisecond) // headers become late meanwhile
+	defer again.Stop()
+	for {
+		select {
+		case r.slots <- struct{}{}:
+			return true
+		case <-r.done:
+			return false
+		case <-again.C:
+			r.mu.Lock()
+			r.closeSilent(anyConn)
+			r.mu.Unlock()
+		}
 	}
+}
+
+// isLastAnswer reports whether connections end after their next answer: the service ends, or a
+// connection waits for a slot.
+func (r *connLimiter) isLastAnswer() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.waiting > 0 || r.draining.Load()
 }
 
 // addWaiting adds n to the number of waiting connections.
@@ -102,107 +135,62 @@ func (r *connLimiter) addWaiting(n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.waiting += n; n > 0 {
-		r.closeLongestIdle()
+		r.closeSilent(anyConn)
 	}
 }
 
-// closeLongestIdle closes the connection that has been idle longest. The caller holds r.mu.
-func (r *connLimiter) closeLongestIdle() {
-	var oldest *limitedConn
-	for c, since := range r.idle {
-		if oldest == nil || since.Before(r.idle[oldest]) {
-			oldest = c
+// anyConn selects all connections.
+func anyConn(*limitedConn) bool { return true }
+
+// closeSilent closes one of the selected connections that wait for a request: the one that has been
+// idle longest, else the one whose header has been awaited longest. Its address is released at once.
+// It returns false if there is none. The caller holds r.mu.
+func (r *connLimiter) closeSilent(selected func(*limitedConn) bool) bool {
+	var idle, late *limitedConn
+	for c, w := range r.silent {
+		switch {
+		case !selected(c) || time.Since(w.since) < r.grace:
+		case w.idle(c):
+			if idle == nil || w.since.Before(r.silent[idle].since) {
+				idle = c
+			}
+		case late == nil || w.since.Before(r.silent[late].since):
+			late = c
 		}
 	}
-	if oldest != nil {
-		delete(r.idle, oldest)
+	if idle != nil {
 		r.onReject(rejectedIdle)
-		go oldest.Close() // acquires r.mu
+		r.drop(idle)
+	} else if late != nil {
+		r.onReject(rejectedHeader)
+		r.drop(late)
 	}
+	return idle != nil || late != nil
 }
 
-// connState is the ConnState callback of the server. It records idle connections.
-func (r *connLimiter) connState(c net.Conn, s http.ConnState) {
-	var b *limitedConn
-	switch c := c.(type) {
+// drop closes a connection that waits for a request. The caller holds r.mu.
+func (r *connLimiter) drop(c *limitedConn) {
+	delete(r.silent, c)
+	c.forget.Do(func() { r.releaseAddress(c.peer) })
+	go c.Close() // acquires r.mu
+}
+
+// connState is the ConnState callback of the server. It records connections that wait for a request.
+func (r *connLimiter) connState(conn net.Conn, s http.ConnState) {
+	var c *limitedConn
+	switch conn := conn.(type) {
 	case *limitedTCP:
-		b = c.limitedConn
+		c = conn.limitedConn
 	case *limitedConn:
-		b = c
+		c = conn
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if s != http.StateIdle {
-		delete(r.idle, b)
-		return
-	}
-	r.idle[b] = time.Now()
-	if r.waiting > 0 {
-		r.closeLongestIdle()
-	}
-}
-
-// limit returns a listener that applies the limits.
-func (r *connLimiter) limit(l net.Listener) net.Listener { return &limitedListener{l, r} }
-
-// limitedListener accepts connections within the limits.
-type limitedListener struct {
-	net.Listener
-	*connLimiter
-}
-
-// tooManyConnections is the response to a client above its limit, sent before any request is read.
-const tooManyConnections = "HTTP/1.1 429 Too Many Requests\r\nConnection: close\r\nRetry-After: 1\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: 35\r\n\r\ntoo many connections of one address"
-
-// Accept waits for a connection and then for a slot.
-func (l *limitedListener) Accept() (net.Conn, error) {
-	for {
-		c, err := l.Listener.Accept()
-		if err != nil {
-			return nil, err
-		}
-		peer := peerOf(c.RemoteAddr())
-		if !l.acquireAddress(peer) {
-			l.onReject(rejectedAddress)
-			_ = c.SetWriteDeadline(time.Now().Add(time.Second)) // the send buffer of a new connection has space for it
-			_, _ = io.WriteString(c, tooManyConnections)
-			c.Close()
-			continue
-		}
-		if !l.acquireSlot() {
-			l.releaseAddress(peer)
-			c.Close()
-			return nil, net.ErrClosed
-		}
-		b := &limitedConn{Conn: c, release: sync.OnceFunc(func() { <-l.slots; l.releaseAddress(peer) })}
-		if t, ok := c.(*net.TCPConn); ok {
-			return &limitedTCP{b, t}, nil
-		}
-		return b, nil
+	switch s {
+	case http.StateNew, http.StateIdle:
+		c.begun.Store(false)
+		r.silent[c] = silence{time.Now(), s == http.StateNew}
+	default:
+		delete(r.silent, c)
 	}
 }
-
-// Close closes the listener. The limiter is closed by its creator.
-func (l *limitedListener) Close() error { return l.Listener.Close() }
-
-// limitedConn is a connection that releases its slot when closed.
-type limitedConn struct {
-	net.Conn
-	release func()
-}
-
-// Close closes the connection and releases its slot, once.
-func (c *limitedConn) Close() error {
-	defer c.release()
-	return c.Conn.Close()
-}
-
-// limitedTCP is a limitedConn over TCP. It forwards ReadFrom, so that files are sent by sendfile
-// without copies in user space.
-type limitedTCP struct {
-	*limitedConn
-	tcp *net.TCPConn
-}
-
-// ReadFrom implements io.ReaderFrom.
-func (c *limitedTCP) ReadFrom(r io.Reader) (int64, error) { return c.tcp.ReadFrom(r) }

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/ensemble-weather/ensemble/ensemble/config"
 )
 
 // patience is the timeout for fast events; it allows for a busy machine.
@@ -88,6 +90,13 @@ func rejections(s *state, why string) int {
 	return int(c.values[c.key([]string{why})])
 }
 
+// allowSilence sets the time for the next request header while others need its connection.
+func allowSilence(s *state, d time.Duration) {
+	s.limiter.mu.Lock()
+	defer s.limiter.mu.Unlock()
+	s.limiter.grace = d
+}
+
 // until waits until a condition holds.
 func until(t testing.TB, what string, so func() bool) {
 	t.Helper()
@@ -101,6 +110,7 @@ func until(t testing.TB, what string, so func() bool) {
 // TestConnectionsAreBounded: the number of connections is limited; one that ends makes room for the next.
 func TestConnectionsAreBounded(t *testing.T) {
 	url, s, _ := answering(t, site(t), func(o *Options) { o.Service.MaxConnections = 2 })
+	allowSilence(s, time.Hour)
 	a, b, c := from(t, "127.0.0.1", url), from(t, "127.0.0.1", url), from(t, "127.0.0.1", url)
 	a.send(begun)
 	b.send(begun)
@@ -123,7 +133,13 @@ func TestIdleMakesRoom(t *testing.T) {
 		return func() bool {
 			s.limiter.mu.Lock()
 			defer s.limiter.mu.Unlock()
-			return len(s.limiter.idle) == n
+			idle := 0
+			for c, w := range s.limiter.silent {
+				if w.idle(c) {
+					idle++
+				}
+			}
+			return idle == n
 		}
 	}
 	a, b := from(t, "127.0.0.1", url), from(t, "127.0.0.1", url)
@@ -144,6 +160,7 @@ func TestIdleMakesRoom(t *testing.T) {
 
 	// If no connection is idle, the first that becomes idle is closed.
 	url, s, _ = answering(t, site(t), func(o *Options) { o.Service.MaxConnections = 1 })
+	allowSilence(s, time.Hour)
 	a, b = from(t, "127.0.0.1", url), from(t, "127.0.0.1", url)
 	a.send(begun)
 	b.send(healthy)
@@ -162,6 +179,7 @@ func TestIdleMakesRoom(t *testing.T) {
 func TestOneAddressStarvesNoOther(t *testing.T) {
 	const each, many = 64, 300
 	url, s, _ := answering(t, site(t), func(o *Options) { o.Service.MaxConnections, o.Service.MaxConnectionsPerAddress = 2*each, each })
+	allowSilence(s, time.Hour)
 	for range many {
 		c := from(t, "127.0.0.1", url)
 		if _, err := io.WriteString(c.Conn, begun); err != nil { // a rejected connection may fail here
@@ -182,6 +200,7 @@ func TestOneAddressStarvesNoOther(t *testing.T) {
 	}
 
 	url, s, _ = answering(t, site(t), func(o *Options) { o.Service.MaxConnections = 8 })
+	allowSilence(s, time.Hour)
 	for range 9 {
 		from(t, "127.0.0.1", url).send(begun)
 	}
@@ -191,6 +210,53 @@ func TestOneAddressStarvesNoOther(t *testing.T) {
 	starved.within(100 * time.Millisecond)
 	if r, _, err := starved.answer(); !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("without a limit per address another address is answered: %v %v", r, err)
+	}
+}
+
+// TestHalfOpenLetOthersIn: connections whose header never ends make room for others of the same address, and for those
+// of all addresses when the total is reached, before their headers time out. A request that is being answered does not.
+func TestHalfOpenLetOthersIn(t *testing.T) {
+	for name, limits := range map[string]config.Service{"of one address": {MaxConnections: 256, MaxConnectionsPerAddress: 64}, "in total": {MaxConnections: 64}} {
+		t.Run(name, func(t *testing.T) {
+			url, s, _ := answering(t, site(t), func(o *Options) {
+				o.Service.MaxConnections, o.Service.MaxConnectionsPerAddress = limits.MaxConnections, limits.MaxConnectionsPerAddress
+			})
+			allowSilence(s, 50*time.Millisecond)
+			for range 80 {
+				_, _ = io.WriteString(from(t, "127.0.0.1", url).Conn, begun) // a rejected connection may fail here
+			}
+			honest := 0
+			for end := time.Now().Add(patience); honest < 20 && time.Now().Before(end); {
+				c := from(t, "127.0.0.1", url)
+				c.send(healthy)
+				r, body, err := c.answer()
+				switch {
+				case err != nil || r.StatusCode != 200 && r.StatusCode != 429:
+					t.Fatalf("%v %q, %v", r, body, err)
+				case r.StatusCode == 200:
+					honest++
+				}
+			}
+			if honest < 20 || rejections(s, rejectedHeader) == 0 {
+				t.Errorf("%d requests got through, %d headers were given up", honest, rejections(s, rejectedHeader))
+			}
+		})
+	}
+}
+
+// TestRejectedReadWhy: a client above its limit that has sent a request reads the status, not a reset connection.
+func TestRejectedReadWhy(t *testing.T) {
+	url, s, _ := answering(t, site(t), func(o *Options) { o.Service.MaxConnectionsPerAddress = 1 })
+	allowSilence(s, time.Hour)
+	from(t, "127.0.0.1", url).send(begun)
+	until(t, "one connection", func() bool { return s.limiter.open() == 1 })
+	for range 200 {
+		c := from(t, "127.0.0.1", url)
+		_, _ = io.WriteString(c.Conn, healthy)
+		if r, body, err := c.answer(); err != nil || r.StatusCode != 429 {
+			t.Fatalf("%v %q, %v", r, body, err)
+		}
+		c.Close()
 	}
 }
 

@@ -56,6 +56,9 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	head.Set("Referrer-Policy", "no-referrer")
 	head.Set("Cross-Origin-Resource-Policy", "same-origin")
 	head.Set("Cache-Control", "no-cache")
+	if h.limiter.isLastAnswer() {
+		head.Set("Connection", "close")
+	}
 	defer func() {
 		p := recover()
 		if p != nil && a.status == 0 {

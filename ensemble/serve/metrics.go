@@ -42,7 +42,7 @@ type modelGauges struct{ ready, finished, info, alarms *gauge }
 // loaded records the loaded model.
 func (g *modelGauges) loaded(m predict.ModelDescription) {
 	g.ready.set(1)
-	g.finished.set(unix(m.Finished))
+	g.finished.set(unixSeconds(m.Finished))
 	g.info.clear()
 	g.info.set(1, m.Checksum, m.Version)
 }
@@ -83,7 +83,7 @@ type productGauges struct {
 func (g *productGauges) update(c *initProducts) {
 	m, init := c.manifest, 0.0
 	if c.name != "" {
-		init = unix(initOf(c.name))
+		init = unixSeconds(initOf(c.name))
 	}
 	g.lastInit.set(init)
 	g.membersUsed.set(float64(len(m.MembersUsed)))
@@ -225,13 +225,13 @@ func (m *metrics) issued(c *initProducts, res *predict.Result, begun time.Time) 
 		m.inits.add(1, "issued")
 	}
 	if res.Existing == 0 {
-		m.products.lastIssued.set(unix(time.Now()))
+		m.products.lastIssued.set(unixSeconds(time.Now()))
 		m.issueTime.observe(time.Since(begun).Seconds())
 	}
 }
 
-// unix is the Unix time in seconds, to the millisecond.
-func unix(t time.Time) float64 { return float64(t.UnixMilli()) / 1000 }
+// unixSeconds is the Unix time in seconds, to the millisecond.
+func unixSeconds(t time.Time) float64 { return float64(t.UnixMilli()) / 1000 }
 
 // text formats all metrics.
 func (m *metrics) text(connections int) []byte {
@@ -275,7 +275,7 @@ func process() []struct {
 	if fds, err := os.ReadDir("/proc/self/fd"); err == nil {
 		out = append(out, number{"process_open_fds", "Number of open file descriptors.", "gauge", float64(len(fds) - 1)})
 	}
-	return append(out, number{"process_start_time_seconds", "Start time of the process since the Unix epoch in seconds.", "gauge", unix(processStart)})
+	return append(out, number{"process_start_time_seconds", "Start time of the process since the Unix epoch in seconds.", "gauge", unixSeconds(processStart)})
 }
 
 var processStart = time.Now()

@@ -32,7 +32,7 @@ func TestMetricsText(t *testing.T) {
 	c := &initProducts{name: "2026010100", manifest: &product.Manifest{MembersExpected: 5}}
 	m.issued(c, &predict.Result{}, time.Now().Add(-3*time.Second))
 	m.issued(c, &predict.Result{Existing: 1}, time.Now())
-	m.products.lastInit.set(unix(initOf(c.name)))
+	m.products.lastInit.set(unixSeconds(initOf(c.name)))
 	m.products.membersExpected.set(float64(c.manifest.MembersExpected))
 	m.failures.add(2, "66")
 	m.states.inits.set(3, waiting)

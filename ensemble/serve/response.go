@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"context"
 	"errors"
 	"io"
 	"io/fs"
@@ -34,7 +35,9 @@ const (
 func listen(where string) (net.Listener, error) {
 	path, isSocket := strings.CutPrefix(where, "unix:")
 	if !isSocket {
-		l, err := net.Listen("tcp", where)
+		var single net.ListenConfig
+		single.SetMultipathTCP(false) // its sockets have no filters (refuseNew)
+		l, err := single.Listen(context.Background(), "tcp", where)
 		return l, cannotListen(where, err)
 	}
 	l, err := net.Listen("unix", path)

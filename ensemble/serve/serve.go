@@ -30,9 +30,6 @@ type Signals struct {
 	Load   func() (Options, error) // loads the options
 }
 
-// shutdownTimeout is the time that active requests have to finish when the service ends.
-const shutdownTimeout = 10 * time.Second
-
 // Serve publishes and serves products until ctx ends. Products are published atomically, so that a
 // killed service leaves only complete ones. log gets one line for each request and initialisation.
 //
@@ -42,7 +39,7 @@ func Serve(ctx context.Context, o Options, on Signals, log *slog.Logger) error {
 	if err := probeOut(o.Predict.Out); err != nil {
 		return exit.CreateError(o.Predict.Out, err)
 	}
-	var listeners []net.Listener
+	var listeners []*limitedListener
 	s := newState(o)
 	if err := s.openHook(log); err != nil {
 		return err
@@ -66,13 +63,17 @@ func Serve(ctx context.Context, o Options, on Signals, log *slog.Logger) error {
 	failed := make(chan error, len(listeners))
 	for _, l := range listeners {
 		log.Info("listening", "address", l.Addr().Network()+":"+l.Addr().String())
-		go func() { failed <- server.Serve(l) }()
+		go func() {
+			err := server.Serve(l)
+			l.ended.Store(true)
+			failed <- err
+		}()
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	go func() {
 		for range listeners {
-			if err := <-failed; !errors.Is(err, http.ErrServerClosed) {
+			if err := <-failed; !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, net.ErrClosed) {
 				cancel(&exit.Error{Code: exit.IO, What: "the HTTP server stopped", Why: err.Error(), Fix: "restart the service", Err: err})
 			}
 		}
@@ -81,11 +82,8 @@ func Serve(ctx context.Context, o Options, on Signals, log *slog.Logger) error {
 	err := (&issuer{state: s, log: log, signals: on, o: o}).run(ctx)
 	stop()
 	notify("STOPPING=1")
-	s.limiter.close()
-	late, end := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
-	defer end()
-	if server.Shutdown(late) != nil {
-		server.Close()
+	if cut := s.drain(ctx, server, listeners); cut > 0 {
+		log.Warn("requests were cut at the end of the service", "requests", cut, "limit", shutdownTimeout)
 	}
 	if cause := context.Cause(ctx); cause != nil && errors.Is(err, context.Canceled) {
 		return cause

@@ -99,6 +99,8 @@ func (s *state) notReadyReason() string {
 	model, within := s.model, s.options.Service.ReadyMaxAge
 	s.mu.Unlock()
 	switch {
+	case s.limiter.draining.Load():
+		return "the service ends"
 	case model == nil:
 		return "the model is not ready"
 	case within == 0:
@@ -185,7 +187,7 @@ func (s *state) updateGauges() {
 	}
 	m.update(newest)
 	if last := m.lastIssued; last.value() == 0 && newest.name != "" {
-		last.set(unix(newest.written)) // of an earlier process
+		last.set(unixSeconds(newest.written)) // of an earlier process
 	}
 	s.metrics.output.update(s.tree.dir)
 	s.metrics.hook.update(s.hook.Status())

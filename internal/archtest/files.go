@@ -15,7 +15,7 @@ var fileHomes = []home{
 	{"os", []string{"internal/filesystem"},
 		"the layer itself"},
 	{"os", []string{"engine/backend/cuda/emulate", "engine/backend/cuda/libraries/librariestest", "ensemble/demo/demotest", "ensemble/run/runtest",
-		"ensemble/run/train/traintest", "internal/mpitest", "internal/testdecoder", "internal/testnetcdf", "io/product/producttest"},
+		"ensemble/run/train/traintest", "internal/mpitest", "internal/powerfail", "internal/testdecoder", "internal/testnetcdf", "io/product/producttest"},
 		"only tests use them; what they write are test data"},
 	{"os", []string{"internal/gonb", "notebooks", "scripts/site"},
 		"tools of developers, not part of the program"},
@@ -24,4 +24,4 @@ var fileHomes = []home{
 }
 
 // testOnly lists packages that only tests may import, and that may replace the System of internal/filesystem.
-var testOnly = []string{}
+var testOnly = []string{"internal/powerfail"}

@@ -65,7 +65,7 @@ var markerFiles = []string{manifest.Name, "config.effective.yaml", "environment.
 // cannot be created.
 func Open(path string, o Options) (*Dir, State, error) {
 	_, missing := filesystem.Stat(path)
-	if err := filesystem.MkdirAll(path, 0o755); err != nil {
+	if err := atomicfile.MkdirAll(path, 0o755); err != nil {
 		return nil, Fresh, exit.CreateError(path, err)
 	}
 	l, err := TakeLease(path)
@@ -220,7 +220,7 @@ func (d *Dir) WriteConfig(effective []byte, sources []Source) error {
 	if len(sources) == 0 {
 		return nil
 	}
-	if err := filesystem.MkdirAll(d.File("config.source"), 0o755); err != nil {
+	if err := atomicfile.MkdirAll(d.File("config.source"), 0o755); err != nil {
 		return exit.CreateError(d.File("config.source"), err)
 	}
 	for i, s := range sources {

@@ -11,6 +11,7 @@ import (
 
 	"google.golang.org/protobuf/encoding/protowire"
 
+	"github.com/ensemble-weather/ensemble/internal/atomicfile"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/filesystem"
 )
@@ -48,7 +49,7 @@ const (
 //
 // Errors: exit 73 or 74.
 func openTensorBoard(dir string) (*tensorBoard, error) {
-	if err := filesystem.MkdirAll(dir, 0o755); err != nil {
+	if err := atomicfile.MkdirAll(dir, 0o755); err != nil {
 		return nil, exit.CreateError(dir, err)
 	}
 	host, err := os.Hostname()

@@ -70,7 +70,8 @@ func TestMissingProgram(t *testing.T) {
 	}
 }
 
-func TestMissingLibraryIsNamed(t *testing.T) {
+// TestFault36: the child cannot be loaded without its libraries.
+func TestFault36(t *testing.T) {
 	text := "error while loading shared libraries: libeccodes.so.0: cannot open shared object file"
 	p := pool(t, decode.Options{Program: script(t, "echo '"+text+"' >&2; exit 127")})
 	_, err := p.Libraries(context.Background())

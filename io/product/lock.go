@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/internal/atomicfile"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/filesystem"
 	"github.com/ensemble-weather/ensemble/internal/lease"
@@ -29,7 +30,7 @@ func stagePrefix(init ensemble.Init) string { return "." + InitName(init) + ".pa
 //
 // Errors: those of lease.Take.
 func Lock(root string, init ensemble.Init) (*lease.Lease, error) {
-	if err := filesystem.MkdirAll(root, 0o777); err != nil {
+	if err := atomicfile.MkdirAll(root, 0o777); err != nil {
 		return nil, exit.CreateError(root, err)
 	}
 	l, err := lease.Take(filepath.Join(root, LockName(init)), "the directory of initialisation "+InitName(init))

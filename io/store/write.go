@@ -149,7 +149,7 @@ func Write(ctx context.Context, dir string, p Plan, o Options) (r *Result, err e
 	if err != nil {
 		return nil, err
 	}
-	if err := filesystem.MkdirAll(dir, 0o777); err != nil {
+	if err := atomicfile.MkdirAll(dir, 0o777); err != nil {
 		return nil, exit.CreateError(dir, err)
 	}
 	// The lease excludes other writers, on other machines too.
@@ -375,7 +375,7 @@ func (w *writer) prepareFolder() (*Result, error) {
 		return nil, err
 	}
 	for _, sub := range []string{shardDir, journalDir} {
-		if err := filesystem.MkdirAll(filepath.Join(w.dir, sub), 0o777); err != nil {
+		if err := atomicfile.MkdirAll(filepath.Join(w.dir, sub), 0o777); err != nil {
 			return nil, exit.CreateError(filepath.Join(w.dir, sub), err)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zlib"
@@ -148,10 +149,11 @@ func (w *writer) writeArray(v encode.Variable, payload []byte) error {
 	if err := w.writeArrayMetadata(&a); err != nil {
 		return err
 	}
-	if err := w.writeChunks(&a, raw); err != nil {
-		return err
+	folders, err := w.writeChunks(&a, raw)
+	for _, folder := range append(folders, v.Name) {
+		err = errors.Join(err, filesystem.SyncDir(filepath.Join(w.dir, filepath.FromSlash(folder))))
 	}
-	return filesystem.SyncDir(filepath.Join(w.dir, v.Name))
+	return err
 }
 
 // outputArray is an array that is being written.
@@ -206,8 +208,8 @@ func (w *writer) writeArrayMetadata(a *outputArray) error {
 var dataTypes = map[encode.Type][2]string{encode.Float: {"<f4", "float32"}, encode.Double: {"<f8", "float64"}, encode.Int: {"<i4", "int32"}, encode.Short: {"<i2", "int16"}}
 
 // writeChunks writes the chunks of an array. Chunks at the upper ends are padded
-// with zeros.
-func (w *writer) writeChunks(a *outputArray, raw []byte) error {
+// with zeros. The folders of chunks that are returned are not synced.
+func (w *writer) writeChunks(a *outputArray, raw []byte) (folders []string, err error) {
 	n := len(a.shape)
 	index := make([]int64, n)
 	k := chunkKeys{a.Name + "/", ".", "0"}
@@ -226,17 +228,20 @@ func (w *writer) writeChunks(a *outputArray, raw []byte) error {
 		a.gather(chunk, raw, index)
 		packed, err := a.compress(chunk, w.version)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		// Version 3 nests keys, so directories must exist.
 		key := k.key(index)
 		if w.version == 3 {
 			if err := filesystem.MkdirAll(filepath.Dir(filepath.Join(w.dir, filepath.FromSlash(key))), 0o777); err != nil {
-				return err
+				return nil, err
+			}
+			for folder := path.Dir(key); folder != a.Name && !slices.Contains(folders, folder); folder = path.Dir(folder) {
+				folders = append(folders, folder)
 			}
 		}
 		if err := w.writeFile(key, packed); err != nil {
-			return err
+			return nil, err
 		}
 		i := n - 1
 		for ; i >= 0; i-- {
@@ -246,7 +251,7 @@ func (w *writer) writeChunks(a *outputArray, raw []byte) error {
 			index[i] = 0
 		}
 		if i < 0 {
-			return nil
+			return folders, nil
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"strings"
 	"sync/atomic"
 	"time"
 	"unsafe"
@@ -117,6 +118,8 @@ var errClosed = errors.New("backend cuda is closed")
 
 // Do runs f on the thread of the device and waits for f. The device may still work on
 // what f has enqueued.
+//
+// Errors: those of f; exit.NoDevice if the device is lost.
 func (b *Backend) Do(f func() error) error {
 	if b.closed {
 		return errClosed
@@ -124,7 +127,22 @@ func (b *Backend) Do(f func() error) error {
 	b.callStart.Store(time.Now().UnixNano())
 	defer b.callStart.Store(0)
 	b.work <- f
-	return <-b.reply
+	return b.lost(<-b.reply)
+}
+
+// lost converts an error of a lost device to one with a fix. Other errors are returned
+// unchanged.
+func (b *Backend) lost(err error) error {
+	if !errors.Is(err, device.ErrLost) {
+		return err
+	}
+	at := ""
+	if b.dev != nil {
+		p := b.dev.Properties()
+		at = strings.TrimSpace(p.Name + " " + p.UUID)
+	}
+	return &exit.Error{Code: exit.NoDevice, What: "the GPU is lost", At: at, Why: err.Error(), Err: err,
+		Fix: "run the same command again on another GPU; a training continues from its last checkpoint with --resume auto"}
 }
 
 // CallDuration returns for how long the current Do has lasted; 0 if there is none. It

@@ -172,7 +172,7 @@ func readVerdict(o Options, sum string) (*Verdict, error) {
 // copyVersion copies what predictions need of a run into a folder, atomically.
 func copyVersion(to, runDir, sum string) error {
 	parent := filepath.Dir(to)
-	if err := errors.Join(filesystem.MkdirAll(parent, 0o777), atomicfile.RemoveTemporary(parent)); err != nil {
+	if err := errors.Join(atomicfile.MkdirAll(parent, 0o777), atomicfile.RemoveTemporary(parent)); err != nil {
 		return exit.CreateError(parent, err)
 	}
 	if have, err := trained.ModelChecksum(filepath.Join(to, "model")); err == nil && have == sum {
@@ -228,7 +228,7 @@ func copyFile(to, from string) error {
 
 // updateName points the name at the model that change returns; nil changes nothing.
 func updateName(name string, change func(now *Promotion) (*Promotion, error)) error {
-	if err := filesystem.MkdirAll(name, 0o777); err != nil {
+	if err := atomicfile.MkdirAll(name, 0o777); err != nil {
 		return exit.CreateError(name, err)
 	}
 	lease, err := rundir.TakeLease(name)

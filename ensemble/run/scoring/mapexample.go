@@ -13,8 +13,8 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/model"
 	"github.com/ensemble-weather/ensemble/ensemble/model/task"
+	"github.com/ensemble-weather/ensemble/internal/atomicfile"
 	"github.com/ensemble-weather/ensemble/internal/exit"
-	"github.com/ensemble-weather/ensemble/internal/filesystem"
 	"github.com/ensemble-weather/ensemble/postproc/dist"
 )
 
@@ -232,7 +232,7 @@ type exampleJSON struct {
 //
 // Errors: those of exit.CreateError.
 func (e *MapExample) Save(dir string) error {
-	if err := filesystem.MkdirAll(filepath.Join(dir, "report"), 0o755); err != nil {
+	if err := atomicfile.MkdirAll(filepath.Join(dir, "report"), 0o755); err != nil {
 		return exit.CreateError(dir, err)
 	}
 	j := exampleJSON{e.Init, e.Lead, e.Grid, e.Used, e.Full, e.Control, nil, e.Step}

@@ -231,6 +231,9 @@ func (t *trainer) save() error {
 	for i, w := range t.finished {
 		add(fmt.Sprintf(partFinished, i), w)
 	}
+	if err := t.current.deviceError(); err != nil { // the checkpoints before remain
+		return err
+	}
 	return t.writeCheckpoint(tensors)
 }
 

@@ -80,6 +80,9 @@ func (t *trainer) trainNetwork(ctx context.Context) ([]prune.Layer, error) {
 		}
 		best = model.CopyWeights(t.current.evalStore)
 	}
+	if err := t.current.deviceError(); err != nil {
+		return nil, err
+	}
 	t.finished = append(t.finished, best)
 	kept, layers := t.pos.Kept, t.current.pruning.layers
 	t.pos = position{Network: t.pos.Network + 1, Step: t.pos.Step, BestLoss: noBest}
@@ -165,9 +168,11 @@ func (t *trainer) update(ctx context.Context, loss float64, batches int, began t
 			return false, err
 		}
 		s.gradientNorm, err = t.current.opt.Step(s.rate)
-		s.applied = !errors.Is(err, optim.ErrNotFinite)
+		if s.applied = !errors.Is(err, optim.ErrNotFinite); s.applied && err != nil { // of another rank, or of a device
+			return false, err
+		}
 	}
-	if !s.applied && !t.pos.LossScale.CountSkip() || s.applied && err != nil {
+	if !s.applied && !t.pos.LossScale.CountSkip() {
 		return false, t.divergenceError(ctx, loss, batches, cmp.Or(err, optim.ErrNotFinite))
 	}
 	if s.applied {

@@ -220,6 +220,12 @@ func (p *compiledNetwork) updateEvalStore() error {
 	return p.opt.AllGatherAverage()
 }
 
+// deviceError returns the error with which weights could not be copied from the device. Copies made since the last step are then
+// not valid.
+func (p *compiledNetwork) deviceError() error {
+	return errors.Join(p.store.Err(), p.evalStore.Err())
+}
+
 // average is the memory of the moving average of the weights; nil without one.
 func (p *compiledNetwork) average() []float32 {
 	if p.evalStore == p.store {

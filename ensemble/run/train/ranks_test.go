@@ -269,7 +269,7 @@ func meshesThatDoNotFit(t *testing.T, meshes []misfit) {
 }
 
 // If one rank receives a request to stop, all save and stop. A resumed run takes the steps of an
-// uninterrupted one, also on another number of ranks.
+// uninterrupted one.
 func TestRanksStopAndResume(t *testing.T) {
 	f := demotest.Files(t)
 	set := []string{"train.networks=1", "train.epochs=3", "train.mesh=lon:2"}
@@ -312,7 +312,7 @@ func TestRanksStopAndResume(t *testing.T) {
 
 // Ranks with a sharded optimiser take the steps of ranks without, bit by bit, with gathered gradients,
 // clipping and averaged weights. Their checkpoints are valid for any number of ranks.
-func TestShardedOptimizer(t *testing.T) {
+func TestFault28OtherRanks(t *testing.T) {
 	f := demotest.Files(t)
 	options := func(dir string, more ...string) train.Options {
 		set := append([]string{"train.networks=1", "train.epochs=3", "train.ema=0.5", "train.clip=0.05", "train.accumulate=2", "train.optimizer=lamb"}, more...)

@@ -126,7 +126,7 @@ func Rolling(ctx context.Context, o RollingOptions) (*RollingResult, error) {
 	if o.Bands == (Bands{}) {
 		o.Bands = DefaultBands
 	}
-	if err := filesystem.MkdirAll(o.Dir, 0o777); err != nil {
+	if err := atomicfile.MkdirAll(o.Dir, 0o777); err != nil {
 		return nil, exit.CreateError(o.Dir, err)
 	}
 	lease, err := rundir.TakeLease(o.Dir)
@@ -149,7 +149,7 @@ func Rolling(ctx context.Context, o RollingOptions) (*RollingResult, error) {
 		return nil, err
 	}
 	sums := sumsDir(o.Dir, issued.model)
-	if err := errors.Join(sweep, filesystem.MkdirAll(sums, 0o777), atomicfile.RemoveTemporary(sums)); err != nil {
+	if err := errors.Join(sweep, atomicfile.MkdirAll(sums, 0o777), atomicfile.RemoveTemporary(sums)); err != nil {
 		return nil, exit.CreateError(sums, err)
 	}
 	if len(issued.files) > 0 {

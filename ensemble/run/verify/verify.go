@@ -19,6 +19,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/run/trained"
 	"github.com/ensemble-weather/ensemble/ensemble/team"
 	"github.com/ensemble-weather/ensemble/internal/answer"
+	"github.com/ensemble-weather/ensemble/internal/atomicfile"
 	"github.com/ensemble-weather/ensemble/internal/balance"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/filesystem"
@@ -650,7 +651,7 @@ func publishScores(out string, all []*scoring.Scoring, finished []score.Coupling
 	if err := res.addPeriods(b); err != nil || out == "" {
 		return err
 	}
-	if err := filesystem.MkdirAll(out, 0o755); err != nil {
+	if err := atomicfile.MkdirAll(out, 0o755); err != nil {
 		return exit.CreateError(out, err)
 	}
 	if err := trained.WriteScores(out, res.Scores); err != nil {

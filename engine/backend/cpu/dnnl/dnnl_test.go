@@ -42,7 +42,7 @@ func inChild(t *testing.T) bool {
 }
 
 // A machine without the library gets a message that names it, and code 69.
-func TestMissingLibrary(t *testing.T) {
+func TestFault36(t *testing.T) {
 	if !inChild(t) {
 		return
 	}
@@ -58,7 +58,7 @@ func TestMissingLibrary(t *testing.T) {
 }
 
 // A library of another kind opens but lacks the functions.
-func TestMissingSymbol(t *testing.T) {
+func TestFault36OtherLibrary(t *testing.T) {
 	if !inChild(t) {
 		return
 	}

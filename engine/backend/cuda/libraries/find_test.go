@@ -121,8 +121,8 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// TestMissing: the error has the library, the places searched, and a fix.
-func TestMissing(t *testing.T) {
+// TestFault36: the error has the library, the places searched, and a fix.
+func TestFault36(t *testing.T) {
 	clearEnvironment(t)
 	dir := t.TempDir()
 	t.Setenv(PathVariable, dir)
@@ -138,9 +138,9 @@ func TestMissing(t *testing.T) {
 	}
 }
 
-// TestRefused: of a file that is there and does not open, the reason is given; another
+// TestFault36Refused: of a file that is there and does not open, the reason is given; another
 // place that has a good one is taken nevertheless.
-func TestRefused(t *testing.T) {
+func TestFault36Refused(t *testing.T) {
 	clearEnvironment(t)
 	dir, name, needed := t.TempDir(), newStem("made-refused")+".so.1", newStem("needed-by-made")+".so.5"
 	t.Setenv(PathVariable, filepath.Join(dir, "a")+":"+filepath.Join(dir, "b"))
