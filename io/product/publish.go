@@ -133,6 +133,9 @@ func Publish(ctx context.Context, enc Encoder, root string, p *Product, pub Publ
 		defer func() { err = errors.Join(err, pub.Lock.Release()) }()
 	}
 	dir := InitDir(root, p.Init)
+	if err := RefuseLink(dir); err != nil {
+		return nil, false, err
+	}
 	m = pub.Manifest(p)
 	if old, err := FindPublished(dir, m, pub.Overwrite, pub.Accepted); err != nil || old != nil {
 		return old, old != nil, err
@@ -156,6 +159,9 @@ func Publish(ctx context.Context, enc Encoder, root string, p *Product, pub Publ
 		return nil, false, err
 	}
 	if err := pub.Lock.CheckHeld(); err != nil {
+		return nil, false, err
+	}
+	if err := RefuseLink(dir); err != nil { // that appeared meanwhile
 		return nil, false, err
 	}
 	if err := putInPlace(stage, dir, m); err != nil {
