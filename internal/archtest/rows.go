@@ -41,6 +41,7 @@ var rows = []row{
 	{"internal/mllog/mllogtest", []string{"internal/mllog"}},
 	{"internal/mpitest", []string{"internal/exit"}},
 	{"internal/mutate", nil},
+	{"internal/mutation", nil},
 	{"internal/nearest", nil},
 	{"internal/progress", []string{"internal/terminal"}},
 	{"internal/redact", nil},
