@@ -2,6 +2,7 @@ package manifest
 
 import (
 	"errors"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -124,5 +125,59 @@ func TestWriteKeepsLists(t *testing.T) {
 	}
 	if text := string(Sums([]File{{"a", 3, abc}, {"b", 3, abc}})); text != abc+"  a\n"+abc+"  b\n" {
 		t.Errorf("%q", text)
+	}
+}
+
+// TestListErrors: a folder that cannot be listed whole is an error, not a shorter list. Names in it are longer than the system takes.
+func TestListErrors(t *testing.T) {
+	dir := t.TempDir()
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	if err := root.MkdirAll(strings.Repeat(strings.Repeat("x", 250)+"/", 20), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if files, err := ListFiles(dir); err == nil {
+		t.Errorf("listed %d files", len(files))
+	}
+	if f, err := SumFile(dir); err == nil {
+		t.Errorf("the sum is %+v", f)
+	}
+	if f, err := sumRegular(dir); err == nil {
+		t.Errorf("the sum of a folder as a file is %+v", f)
+	}
+}
+
+// TestOutsideIsRefused: an output outside the folder is refused also if it exists.
+func TestOutsideIsRefused(t *testing.T) {
+	dir := t.TempDir()
+	put(t, filepath.Join(dir, "x"), "abc")
+	put(t, filepath.Join(dir, "below", "y"), "abc")
+	if files, err := SumBelow(filepath.Join(dir, "below"), []string{"../x"}); err == nil {
+		t.Errorf("outputs %+v", files)
+	}
+}
+
+// TestUnwritable: a record that has no JSON leaves no file.
+func TestUnwritable(t *testing.T) {
+	dir := t.TempDir()
+	d := &struct {
+		Record
+		Number float64
+	}{Number: math.NaN()}
+	if err := Write(dir, d); err == nil {
+		t.Error("NaN was written")
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("left %v, %v", left, err)
+	}
+	var coded *exit.Error
+	if err := Read(dir, testSchema, &document{}); !errors.Is(err, os.ErrNotExist) || errors.As(err, &coded) {
+		t.Errorf("no manifest: %v, want that of the file system", err)
+	}
+	if err := Parse([]byte("{"), "here", testSchema, &document{}); err == nil || !strings.Contains(err.Error(), "the manifest is damaged") {
+		t.Errorf("half a manifest: %v", err)
 	}
 }
