@@ -42,6 +42,7 @@ var rows = []row{
 	{"internal/mllog/mllogtest", []string{"internal/mllog"}},
 	{"internal/mpitest", []string{"internal/exit"}},
 	{"internal/mutate", nil},
+	{"internal/mutation", nil},
 	{"internal/nearest", nil},
 	{"internal/powerfail", []string{"internal/filesystem"}},
 	{"internal/progress", []string{"internal/terminal"}},
