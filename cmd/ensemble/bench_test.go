@@ -17,7 +17,7 @@ import (
 // of the user's cache.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && !strings.HasPrefix(os.Args[1], "-") {
-		main()
+		runRecorded(os.Args[1:])
 	}
 	user, err := os.UserCacheDir()
 	if err == nil && os.Getenv("GOCACHE") == "" { // keep Go's own cache: tests build the decoder

@@ -3,14 +3,11 @@
 package main
 
 import (
-	"crypto/sha256"
-	"fmt"
 	"io/fs"
 	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -167,71 +164,5 @@ func (v victim) toEnd(t *testing.T, kill time.Duration) (ended bool) {
 			}
 			return true
 		}
-	}
-}
-
-// whole compares the files of a finished folder with its SHA256SUMS.
-func whole(t *testing.T, dir string) string {
-	t.Helper()
-	check := exec.Command("sha256sum", "-c", "--strict", "--quiet", "SHA256SUMS")
-	check.Dir = dir
-	if out, err := check.CombinedOutput(); err != nil {
-		t.Fatalf("%s: %v: %s", dir, err, out)
-	}
-	text, err := os.ReadFile(filepath.Join(dir, "SHA256SUMS"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(text)
-}
-
-// products returns the checksums of the published inits. The folder of an init is complete or absent.
-func products(out string, inits int) func(*testing.T) string {
-	return func(t *testing.T) (text string) {
-		t.Helper()
-		dirs, _ := filepath.Glob(filepath.Join(out, "2*"))
-		slices.Sort(dirs)
-		if len(dirs) > inits {
-			t.Fatalf("folders %q", dirs)
-		}
-		for _, dir := range dirs {
-			if _, err := os.Stat(filepath.Join(dir, "manifest.json")); err != nil {
-				t.Fatalf("incomplete product: %v", err)
-			}
-			text += "finished " + filepath.Base(dir) + "\n" + whole(t, dir)
-		}
-		return text
-	}
-}
-
-// store returns the checksums of a finished sample store.
-func store(out string) func(*testing.T) string {
-	return func(t *testing.T) string {
-		t.Helper()
-		if _, err := os.Stat(filepath.Join(out, "store.json")); err != nil {
-			return ""
-		}
-		whole(t, out)
-		return sumsOf(t, out)
-	}
-}
-
-// training returns the checksum of the model of a finished run.
-func training(out string) func(*testing.T) string {
-	return func(t *testing.T) (text string) {
-		t.Helper()
-		if _, err := os.Stat(filepath.Join(out, "manifest.json")); err != nil {
-			return ""
-		}
-		whole(t, out)
-		files, _ := filepath.Glob(filepath.Join(out, "model", "*"))
-		for _, path := range append(files, filepath.Join(out, "scores.json")) {
-			b, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			text += fmt.Sprintf("%x %s\n", sha256.Sum256(b), filepath.Base(path))
-		}
-		return text
 	}
 }

@@ -120,7 +120,7 @@ var exceptions = map[string]map[string]exception{
 		"io.Input":                              {17, reasonState},
 		"io/grib.Description":                   {20, reasonFormat},
 		"io/grib.Field":                         {26, reasonFormat},
-		"io/grib.gridParameters":                {19, reasonFormat},
+		"io/grib.gridParameters":                {20, reasonFormat},
 		"io/grib.savedField":                    {37, reasonFormat},
 		"io/product.Field":                      {20, reasonFormat},
 		"io/product.Manifest":                   {20, reasonFormat},

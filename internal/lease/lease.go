@@ -142,10 +142,14 @@ func (l *Lease) claim(silent owner) (far *owner, err error) {
 }
 
 // IsAbandoned reports whether a file is a lease whose owner was a process of this
-// machine and has ended. An owner on another machine or in another container cannot be
-// judged from here, so its lease is not abandoned.
+// machine and has ended, or one that a power failure has emptied. An owner on another
+// machine or in another container cannot be judged from here, so its lease is not
+// abandoned.
 func IsAbandoned(path string) bool {
 	o, err := readOwner(path)
+	if err == nil && o.Token == "" {
+		return true
+	}
 	if me := thisProcess(); err != nil || o.Host != me.Host || o.Boot != me.Boot {
 		return false
 	}

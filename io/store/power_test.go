@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/ensemble-weather/ensemble/internal/exit"
@@ -14,22 +15,18 @@ import (
 // TestFault24: the power fails at any moment while a store is written, also over another one. It is whole or absent, there
 // once Write has returned, and the next run gives the same bytes. One state in four is completed.
 func TestFault24(t *testing.T) {
-	p, _ := plan(Int16, 4)
-	o := sizes(p)
-	o.Workers = 1 // the same order of operations in each run
 	dir := t.TempDir()
-	for _, again := range []bool{false, true} {
-		o.Overwrite = again
-		if again {
-			p.Warnings = []string{"another one"}
-		}
+	for i, storage := range []Storage{Int16, BFloat16} { // the second store replaces the first one
+		p, _ := plan(storage, 4)
+		o := sizes(p)
+		o.Workers, o.Overwrite = 1, i > 0 // the same order of operations in each run
 		l := powerfail.Run(t, dir, func(*powerfail.Recorder) error {
 			_, err := Write(context.Background(), filepath.Join(dir, "store"), p, o)
 			return err
 		})
 		want := digests(t, filepath.Join(dir, "store"))
 		n := 0
-		l.Check(t, l.Some(1, 40), func(dir string, s powerfail.State) error {
+		check := func(dir string, s powerfail.State) error {
 			dir = filepath.Join(dir, "store")
 			st, err := Open(context.Background(), dir, OpenOptions{})
 			if err == nil {
@@ -51,6 +48,9 @@ func TestFault24(t *testing.T) {
 				return fmt.Errorf("completed:\n%s\nwant\n%s", got, want)
 			}
 			return nil
-		})
+		}
+		l.Check(t, l.Some(1, 40), check)
+		begin := powerfail.Log{Before: l.Before, Ops: l.Ops[:60]} // while the other store is removed
+		begin.Check(t, slices.Values(begin.Sample(1, 100*i)), check)
 	}
 }

@@ -417,8 +417,13 @@ func (w *writer) clearFolder() error {
 		if err := w.remove(pattern); err != nil {
 			return err
 		}
+		if pattern == metaName { // a power failure must not leave it without its shards
+			if err := filesystem.SyncDir(w.dir); err != nil {
+				return exit.CreateError(w.dir, err)
+			}
+		}
 	}
-	return exit.CreateError(w.dir, filesystem.SyncDir(w.dir))
+	return nil
 }
 
 // removePartial removes unfinished files of a writer that was killed. The lease

@@ -2,6 +2,7 @@ package verify
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -24,6 +25,7 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/filesystem"
 	"github.com/ensemble-weather/ensemble/internal/progress"
+	"github.com/ensemble-weather/ensemble/internal/rundir"
 	"github.com/ensemble-weather/ensemble/internal/version"
 	fio "github.com/ensemble-weather/ensemble/io"
 	"github.com/ensemble-weather/ensemble/io/decode"
@@ -627,9 +629,15 @@ func (v *Verification) publish(ctx context.Context, res *Result) error {
 	return scoring.SaveSums(v.Options.Sums, all, trained)
 }
 
+// scoreFiles are the files that publishScores writes, without those of periods.
+var scoreFiles = []string{trained.ScoresFile, trained.ScoresTable, trained.DatesTable, scoring.ScoresCSV, scoring.ComparisonsTable, scoring.DiagramsTable}
+
 // publishScores computes the results of several targets, adds the coupling tests of the training, and writes
-// them into a folder; an empty name writes nothing.
-func publishScores(out string, all []*scoring.Scoring, finished []score.Coupling, b significance.Bootstrap, res *Result) error {
+// them into a folder; an empty name writes nothing. It holds the lease of the folder while it writes, and removes what a
+// killed process has left of the same files.
+//
+// Errors: also exit 73 if another process writes to the folder.
+func publishScores(out string, all []*scoring.Scoring, finished []score.Coupling, b significance.Bootstrap, res *Result) (err error) {
 	res.Scores = &score.Result{}
 	for _, s := range all {
 		empty, dates := s.EmptyDates()
@@ -652,6 +660,14 @@ func publishScores(out string, all []*scoring.Scoring, finished []score.Coupling
 		return err
 	}
 	if err := atomicfile.MkdirAll(out, 0o755); err != nil {
+		return exit.CreateError(out, err)
+	}
+	lease, err := rundir.TakeLease(out)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, lease.Release()) }()
+	if err := atomicfile.RemoveTemporary(out, slices.Concat(scoreFiles, periods.Files)...); err != nil {
 		return exit.CreateError(out, err)
 	}
 	if err := trained.WriteScores(out, res.Scores); err != nil {
