@@ -114,7 +114,7 @@ var exceptions = map[string]map[string]exception{
 		"ensemble/run/explain.Options":          {17, reasonFlag},
 		"ensemble/run/plan.PlannedStep":         {21, reasonColumn},
 		"ensemble/run/plan.Result":              {16, reasonColumn},
-		"ensemble/run/predict.Options":          {25, "the options of a prediction: a field is an option of the command"},
+		"ensemble/run/predict.Options":          {26, "the options of a prediction: a field is an option of the command"},
 		"ensemble/run/samples.StoreReport":      {16, reasonColumn},
 		"internal/testgrib.Message":             {17, reasonFormat},
 		"io.Input":                              {17, reasonState},
