@@ -147,3 +147,13 @@ func TestFault11Check(t *testing.T) {
 	f.check(exit.No, []string{"control"}, path, "--expect", "members=3+control,steps=0:48:24")
 	f.check(exit.OK, []string{"without member 0, the control"}, path)
 }
+
+// The log of predict states what restricts the decoding program.
+func TestFault46Log(t *testing.T) {
+	f := faulty(t)
+	log := filepath.Join(f.dir, "log")
+	f.predict(exit.OK, nil, "--log-file", log, f.put("sound.grib2", join(cycle(lastDay)...)))
+	if text, err := os.ReadFile(log); err != nil || !strings.Contains(string(text), "decoding program started") || !strings.Contains(string(text), "sandbox=") {
+		t.Errorf("%v: %s", err, text)
+	}
+}

@@ -61,12 +61,14 @@ type gridParameters struct {
 	rotated              bool  // la and lo are relative to the rotated pole in mapping
 	projected            bool  // a map projection: only la1, lo1, dx, dy and mapping are used
 	dx, dy               float64
-	rowDistance          float64        // Dj in degrees; 0 if not given
-	rowRounding          float64        // unit in which rowDistance is coded
+	dj                   increment      // between rows; zero if not given
 	mapping              map[string]any // CF grid mapping attributes; nil without a projection
 	semiMajor, semiMinor float64
 	windAlongAxes        bool // bit 5 of the resolution and component flags
 }
+
+// increment is a distance between grid points, and the unit in which it is coded.
+type increment struct{ degrees, unit float64 }
 
 // A small message with a large grid is a constant field, or damage that requests
 // memory. Above smallGrid points, each byte of the message may represent at most
@@ -181,10 +183,10 @@ func (a gridParameters) latitudes(n int) ([]float64, *Fault) {
 // the rounding of each.
 func (a gridParameters) checkRowDistance(degrees float64, n int) *Fault {
 	rows := float64(n - 1)
-	if a.rowDistance == 0 || n < 2 || math.Abs(a.rowDistance*rows-degrees) <= max(degrees/rows/2, a.rowRounding*rows) {
+	if a.dj.degrees == 0 || n < 2 || math.Abs(a.dj.degrees*rows-degrees) <= max(degrees/rows/2, a.dj.unit*rows) {
 		return nil
 	}
-	return faultf("invalid grid", "%d rows from latitude %g to %g are %g degrees apart, not %g (Dj)", n, a.la1, a.la2, degrees/rows, a.rowDistance)
+	return faultf("invalid grid", "%d rows from latitude %g to %g are %g degrees apart, not %g (Dj)", n, a.la1, a.la2, degrees/rows, a.dj.degrees)
 }
 
 // linspace returns n equidistant numbers from a to b.
@@ -416,7 +418,7 @@ func parseGrid1(o Octets) (gridParameters, string, *Fault) {
 		return a, reason, nil
 	}
 	if (kind == 0 || kind == 10) && o.U1(17)&incrementsGiven1 != 0 && o.U2(26) != missingCount1 {
-		a.rowDistance, a.rowRounding = float64(o.U2(26))/1e3, 1e-3
+		a.dj = increment{float64(o.U2(26)) / 1e3, 1e-3}
 	}
 	if kind == 4 {
 		if a.gaussian = o.U2(26); a.gaussian == 0 || a.gaussian > maxGaussian {
@@ -510,7 +512,7 @@ func parseGrid2(o Octets) (gridParameters, string, *Fault) {
 		a.la1, a.lo1, a.la2, a.lo2 = float64(o.S4(47))*unit, float64(o.S4(51))*unit, float64(o.S4(56))*unit, float64(o.S4(60))*unit
 		a.scan, a.windAlongAxes = o.U1(72), o.U1(55)&windAlongAxes != 0
 		if template != 40 && o.U1(55)&rowIncrementGiven2 != 0 && o.U4(68) != missingCount2 {
-			a.rowDistance, a.rowRounding = float64(o.U4(68))*unit, unit
+			a.dj = increment{float64(o.U4(68)) * unit, unit}
 		}
 		if template == 40 {
 			if n := o.U4(68); n == 0 || n > maxGaussian {

@@ -51,7 +51,7 @@ func (p *prediction) load() (err error) {
 	if err = product.RefuseLink(filepath.Join(p.options.Out, trained.ReferenceDir)); err != nil {
 		return err
 	}
-	if p.pool, err = decode.NewPool(decode.Options{}); err != nil {
+	if p.pool, err = decode.NewPool(decode.Options{Records: p.options.Records}); err != nil {
 		return err
 	}
 	if err = p.pool.StartWriter(p.options.Out); err != nil {
