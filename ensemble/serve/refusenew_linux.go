@@ -2,7 +2,8 @@ package serve
 
 import (
 	"net"
-	"os"
+
+	"github.com/ensemble-weather/ensemble/internal/filesystem"
 
 	"golang.org/x/sys/unix"
 )
@@ -17,7 +18,7 @@ func refuseNew(l net.Listener) {
 	switch l := l.(type) {
 	case *net.UnixListener:
 		if name := l.Addr().String(); name != "" && name[0] != '@' {
-			_ = os.Remove(name)
+			_ = filesystem.Remove(name)
 			l.SetUnlinkOnClose(false) // the path may be that of the next service by then
 		}
 	case *net.TCPListener:

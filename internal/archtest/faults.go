@@ -39,7 +39,7 @@ var faultGroups = []struct {
 		{"Disk full at a write, sync or close", "The old output remains whole, temporary files are removed, training keeps its last checkpoint", "74"},
 		{"Quota or limit of file size", "As 21; the error names the quota or limit", "74"},
 		{"Killed at any moment", "The next command continues without help; a product is the old one, the new one or absent", "137, then 0"},
-		{"Loss of power: unsynced writes are lost or reordered", "As 23", "0"},
+		{"Loss of power: writes that were not synced are lost or reordered", "As 23", "0"},
 		{"Output folder that cannot be written, or with files that cannot be opened", "Found before anything is computed", "73"},
 		{"Part of a checkpoint missing, or of another step", "The whole checkpoint is rejected. The one before it is used, with a warning; without any the command refuses", "0, 65"},
 		{"Checkpoint damaged", "The checksum names the tensor or file; otherwise as 26", "0, 65"},
