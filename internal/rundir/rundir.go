@@ -73,6 +73,10 @@ func Open(path string, o Options) (*Dir, State, error) {
 		return nil, Fresh, err
 	}
 	d := &Dir{Path: path, lease: l, created: missing != nil}
+	// What a killed process left must not count as content. That process is dead, as this one holds the lease.
+	if err := atomicfile.RemoveTemporary(path, files...); err != nil {
+		return nil, Fresh, errors.Join(exit.CreateError(path, err), d.Close())
+	}
 	state, err := d.enter(o)
 	if err != nil || state == Complete {
 		return nil, state, errors.Join(err, d.Close())
@@ -162,15 +166,36 @@ func (d *Dir) content() ([]string, error) {
 	return names, nil
 }
 
-// clear removes the files of a run, the manifest first, so that an interrupted
-// clear does not leave a run that looks finished.
+// clear removes the files of a run: the manifest first, so that an interrupted clear does
+// not leave a run that looks finished, and the files that identify a run last, so that it
+// does not leave a directory that is none. Each group is gone from the disk before the
+// next, also after a power failure.
 func (d *Dir) clear() error {
-	for _, name := range files {
-		if err := filesystem.RemoveAll(filepath.Join(d.Path, name)); err != nil {
+	isMarker := func(name string) bool { return slices.Contains(markerFiles, name) }
+	for _, group := range [][]string{{manifest.Name}, slices.DeleteFunc(slices.Clone(files), isMarker), markerFiles} {
+		if err := d.remove(group); err != nil {
 			return exit.CreateError(d.Path, err)
 		}
 	}
 	return nil
+}
+
+// remove removes files and folders. It gives them names of temporary ones first, so that
+// no folder remains in part.
+func (d *Dir) remove(names []string) error {
+	gone, err := atomicfile.TempDir(d.Path, ".checkpoints.partial-")
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if err := filesystem.Rename(d.File(name), filepath.Join(gone, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	if err := errors.Join(filesystem.SyncDir(gone), filesystem.SyncDir(d.Path)); err != nil {
+		return err
+	}
+	return filesystem.RemoveAll(gone)
 }
 
 // File returns the path of a file in the run directory.
