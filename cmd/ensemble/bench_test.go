@@ -17,6 +17,7 @@ import (
 // of the user's cache.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && !strings.HasPrefix(os.Args[1], "-") {
+		killAtStart()
 		main()
 	}
 	user, err := os.UserCacheDir()

@@ -127,16 +127,30 @@ func Save(root string, m Meta, tensors []Tensor) (dir string, err error) {
 		return "", &exit.Error{Code: exit.IO, What: "the checkpoint differs from the written data when it is read back", At: dir, Why: err.Error(),
 			Fix: "check the disk; run the same command again", Err: err}
 	}
-	if err := removeAtomically(dir); err != nil {
-		return "", exit.CreateError(dir, err)
-	}
-	if err := filesystem.Rename(tmp, dir); err != nil {
+	if err := putInPlace(tmp, dir); err != nil {
 		return "", exit.CreateError(dir, err)
 	}
 	if err := atomicfile.WriteFile(filepath.Join(root, latestFile), []byte(Name(m.Step)+"\n")); err != nil {
 		return "", exit.CreateError(filepath.Join(root, latestFile), err)
 	}
 	return dir, nil
+}
+
+// putInPlace gives a written checkpoint its name. An existing one is exchanged with it in one step, and then removed; where the
+// file system cannot do that, it is removed first.
+func putInPlace(tmp, dir string) error {
+	err := filesystem.Exchange(tmp, dir)
+	switch {
+	case err == nil:
+		return filesystem.RemoveAll(tmp)
+	case errors.Is(err, errors.ErrUnsupported):
+		if err := removeAtomically(dir); err != nil {
+			return err
+		}
+	case !errors.Is(err, os.ErrNotExist):
+		return err
+	}
+	return filesystem.Rename(tmp, dir)
 }
 
 // checkSpace compares the size of the tensors, plus 1 MiB for headers, with the free space of the

@@ -271,6 +271,8 @@ func (l *Lease) CheckHeld() error {
 
 // Release stops the heartbeat and removes the lease if this process still holds it.
 // It may be called twice, and on nil.
+//
+// Errors: exit 73 or 74 if the file cannot be removed. It is then empty, if it can be written, and blocks nobody.
 func (l *Lease) Release() error {
 	if l == nil {
 		return nil
@@ -280,9 +282,19 @@ func (l *Lease) Release() error {
 		close(l.stop)
 		l.done.Wait()
 		if now, e := readOwner(l.path); e == nil && now.Token == l.me.Token {
-			err = filesystem.Remove(l.path)
+			err = exit.CreateError(l.path, l.remove())
 		}
 	})
+	return err
+}
+
+// remove removes the lease file. If that fails, it empties the file, so that it is the lease of nobody: otherwise this process
+// could not take it again while it lives.
+func (l *Lease) remove() error {
+	err := filesystem.Remove(l.path)
+	if err != nil {
+		err = errors.Join(err, filesystem.WriteFile(l.path, nil, 0o644))
+	}
 	return err
 }
 

@@ -73,6 +73,9 @@ func Open(path string, o Options) (*Dir, State, error) {
 		return nil, Fresh, err
 	}
 	d := &Dir{Path: path, lease: l, created: missing != nil}
+	if err := atomicfile.RemoveTemporary(path, files...); err != nil { // of a killed process: this one holds the lease
+		return nil, Fresh, errors.Join(exit.CreateError(path, err), d.Close())
+	}
 	state, err := d.enter(o)
 	if err != nil || state == Complete {
 		return nil, state, errors.Join(err, d.Close())
@@ -162,15 +165,22 @@ func (d *Dir) content() ([]string, error) {
 	return names, nil
 }
 
-// clear removes the files of a run, the manifest first, so that an interrupted
-// clear does not leave a run that looks finished.
+// clear removes the files of a run: the manifest first, so that an interrupted clear does
+// not leave a run that looks finished, and those that identify a run last, so that it does
+// not leave a directory that is none. Each is renamed first, so that no folder remains in part.
 func (d *Dir) clear() error {
-	for _, name := range files {
-		if err := filesystem.RemoveAll(filepath.Join(d.Path, name)); err != nil {
+	order := slices.Concat([]string{manifest.Name},
+		slices.DeleteFunc(slices.Clone(files), func(name string) bool { return slices.Contains(markerFiles, name) }), markerFiles)
+	for _, name := range order {
+		gone, err := atomicfile.Discard(filepath.Join(d.Path, name))
+		if err == nil && gone != "" {
+			err = filesystem.RemoveAll(gone)
+		}
+		if err != nil {
 			return exit.CreateError(d.Path, err)
 		}
 	}
-	return nil
+	return exit.CreateError(d.Path, filesystem.SyncDir(d.Path))
 }
 
 // File returns the path of a file in the run directory.
