@@ -274,3 +274,17 @@ func TestFault30(t *testing.T) {
 		}
 	}
 }
+
+// TestFault22Limit: a limit of the size of files (ulimit -f), which shared memory has too, is no fault of the data.
+func TestFault22Limit(t *testing.T) {
+	w := writers(t)[0]
+	for _, blocks := range []int{1, 16, 64} { // of 512 bytes or 1 KiB
+		before := w.sums(t)
+		cmd := exec.Command("sh", append([]string{"-c", fmt.Sprintf(`ulimit -f %d; exec "$@"`, blocks), "sh", os.Args[0]}, w.args...)...)
+		out, err := cmd.CombinedOutput()
+		if code := exit.Code(cmd.ProcessState.ExitCode()); err == nil || code != exit.IO || !strings.Contains(string(out), "file too large") {
+			t.Errorf("%d blocks: %v, want exit 74: %s", blocks, err, out)
+		}
+		w.old(t, before, faultfs.Operation{Kind: "limit"})
+	}
+}
