@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"io"
 	"math"
 	"path/filepath"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/internal/atomicfile"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/io/decode"
 	"github.com/ensemble-weather/ensemble/io/product/encode"
@@ -56,7 +58,13 @@ func (m *madeFile) axis(name string, kind encode.Type, values []float64, attrs .
 var madeFormats = map[string]func(t *testing.T, m madeFile, dir string) string{
 	"NetCDF": func(t *testing.T, m madeFile, dir string) string {
 		path := filepath.Join(dir, "x.nc")
-		call := decode.Call{Kind: encode.KindNetCDF, Args: encode.NetCDFFile{NetCDF: m.NetCDF, Path: path}, Writes: path, InputBytes: len(m.payload), WriteInput: func(dst []byte) { copy(dst, m.payload) }}
+		call := decode.Call{Kind: encode.KindNetCDF, Args: m.NetCDF, InputBytes: len(m.payload), WriteInput: func(dst []byte) { copy(dst, m.payload) },
+			ReadFile: func(r io.Reader) error {
+				return atomicfile.Write(path, func(w io.Writer) error {
+					_, err := io.Copy(w, r)
+					return err
+				})
+			}}
 		if err := children(t).Do(context.Background(), call); err != nil {
 			t.Fatal(err)
 		}

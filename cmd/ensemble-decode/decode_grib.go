@@ -40,6 +40,9 @@ func eachGrib(args json.RawMessage, do func(i int, ref grib.Ref) error, bad func
 		if err == nil {
 			err = do(i, ref)
 		}
+		if exit.CodeOf(err) == exit.IO { // of this process, not of the field
+			return 0, err
+		}
 		if err != nil {
 			bad(i, err.Error())
 		}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 
 	"github.com/ensemble-weather/ensemble/internal/exit"
@@ -50,6 +51,9 @@ func encodeError(format string, err error) error {
 	if errors.As(err, new(*eccodes.TemplateError)) {
 		return &exit.Error{Code: exit.BadData, What: "the GRIB message of the input cannot be converted to a product", Why: err.Error(),
 			Fix: "write NetCDF instead", Err: err}
+	}
+	if errors.As(err, new(*fs.PathError)) { // of the memory, such as a limit of the size of files
+		return exit.CreateError("memory of the file", err)
 	}
 	return &exit.Error{Code: exit.Bug, What: "cannot encode the " + format + " file", Why: err.Error(),
 		Fix: "report it with the command and the first input file; nothing was published", Err: err}

@@ -2,10 +2,7 @@ package main
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/io/decode/wire"
@@ -13,33 +10,31 @@ import (
 	"github.com/ensemble-weather/ensemble/io/product/encode"
 )
 
-// encodeNetCDF writes one NetCDF file, described by an encode.NetCDFFile. The library writes it itself: files in its memory lose the order of
-// variables.
+// encodeNetCDF writes one NetCDF file, described by an encode.NetCDF, to the shared memory for files. The library opens it by the name of its
+// descriptor: in files of its own memory it loses the order of variables.
 func encodeNetCDF(args json.RawMessage, in []byte, _ *wire.Payload) (any, error) {
-	var f encode.NetCDFFile
+	var f encode.NetCDF
 	if err := json.Unmarshal(args, &f); err != nil {
 		return nil, fmt.Errorf("request: %w", err)
 	}
-	if err := nclib.Write(f.Path, &f.NetCDF, in); err != nil {
-		return nil, writeError(f.Path, len(in), err)
+	if err := nclib.Write(fmt.Sprintf("/proc/self/fd/%d", wire.FileFD), &f, in); err != nil {
+		return nil, writeError(err)
 	}
 	return nil, nil
 }
 
-// writeError returns the reason why a file could not be written. The library reports a full disk with a text of its own ("NetCDF: HDF error"), so
-// free space is checked first.
-func writeError(path string, need int, err error) error {
-	var disk unix.Statfs_t
-	full := errors.Is(err, unix.ENOSPC)
-	free := int64(-1)
-	if unix.Statfs(path, &disk) == nil {
-		free = int64(disk.Bavail) * disk.Bsize
-		full = full || free < 1<<20
+// writeError returns the reason why the file could not be written. The library hides errors of the system, so the next byte is written without
+// it: what fails then is no fault of the file.
+func writeError(err error) error {
+	st, e := file.Stat()
+	if e == nil {
+		_, e = file.WriteAt([]byte{0}, st.Size()+probe)
 	}
-	if full {
-		return &exit.Error{Code: exit.IO, What: "no space left", At: path,
-			Why: fmt.Sprintf("%d bytes are free, up to %d are needed; nothing was published", max(free, 0), need),
-			Fix: "free space; rerun the same command", Err: err}
+	if e != nil {
+		return exit.CreateError("memory of the file", e)
 	}
 	return encodeError("NetCDF", err)
 }
+
+// probe is the distance from the end of a file at which writeError writes: a chunk of the library may have been larger than what a limit left.
+const probe = 64 << 20

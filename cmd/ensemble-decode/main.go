@@ -185,18 +185,18 @@ func limitProcess() error {
 }
 
 // enterSandbox takes all rights that decoding does not need, unless the user disabled it: the child reads folders that the parent names and
-// those of its libraries, and writes shared memory or one folder.
+// those of its libraries, and writes shared memory only.
 func enterSandbox() (sandbox.State, error) {
 	if os.Getenv(wire.SandboxEnv) == "off" {
 		return sandbox.State{}, nil
 	}
-	var folders wire.Folders
+	var folders []string
 	if s := os.Getenv(wire.FoldersEnv); s != "" {
 		if err := json.Unmarshal([]byte(s), &folders); err != nil {
 			return sandbox.State{}, fmt.Errorf("%s: %w", wire.FoldersEnv, err)
 		}
 	}
-	return sandbox.Enter(wire.EndFD, append(folders.Read, eccodes.Folders()...), folders.Write)
+	return sandbox.Enter(wire.EndFD, append(folders, eccodes.Folders()...))
 }
 
 // limitCPU allows a number of seconds of processor time from now on. The soft limit

@@ -24,4 +24,4 @@ var fileHomes = []home{
 }
 
 // testOnly lists packages that only tests may import, and that may replace the System of internal/filesystem.
-var testOnly = []string{"internal/powerfail"}
+var testOnly = []string{"internal/faultfs", "internal/powerfail"}

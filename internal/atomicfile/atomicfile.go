@@ -28,7 +28,7 @@ func WriteFile(path string, data []byte) error {
 	})
 }
 
-// Write replaces the content of path by what fill writes. On any error the old
+// Write replaces the content of path by what fill writes. On any error, also one of writing that fill ignores, the old
 // content, if any, is unchanged and the temporary file is removed.
 //
 // Errors: those of fill and of the file system; the exit package gives them a code.
@@ -38,12 +38,35 @@ func Write(path string, fill func(io.Writer) error) error {
 		if err != nil {
 			return err
 		}
-		if err := fill(f); err != nil {
+		w := &checked{f: f}
+		if err := fill(w); err != nil {
 			f.Close()
 			return err
 		}
-		return f.Close()
+		return errors.Join(w.err, f.Close())
 	})
+}
+
+// checked keeps the first error of writing, for a fill that ignores it, as some encoders do.
+type checked struct {
+	f   filesystem.File
+	err error
+}
+
+func (c *checked) Write(p []byte) (int, error) {
+	if c.err != nil {
+		return 0, c.err
+	}
+	n, err := c.f.Write(p)
+	c.err = err
+	return n, err
+}
+
+// ReadFrom copies within the kernel where the system can.
+func (c *checked) ReadFrom(r io.Reader) (int64, error) {
+	n, err := io.Copy(c.f, r)
+	c.err = err
+	return n, err
 }
 
 // Replace lets fill write to a temporary file by name and renames it to path. It is

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/ensemble-weather/ensemble/internal/faultfs"
 )
 
 // TestFault47Umask: published files have the permissions of the umask.
@@ -82,5 +84,26 @@ func TestSweep(t *testing.T) {
 	}
 	if err := RemoveTemporary(filepath.Join(dir, "nowhere")); err != nil {
 		t.Errorf("no folder: %v", err)
+	}
+}
+
+// An error of writing that an encoder ignores is not lost: the old file stays.
+func TestIgnoredErrors(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "f")
+	if err := WriteFile(path, []byte("old")); err != nil {
+		t.Fatal(err)
+	}
+	_, restore := faultfs.Use(faultfs.Fault{N: 1, Of: []faultfs.Kind{faultfs.Write}, Err: syscall.ENOSPC})
+	err := Write(path, func(w io.Writer) error {
+		w.Write([]byte("lost"))
+		w.Write([]byte("kept"))
+		return nil
+	})
+	restore()
+	if !errors.Is(err, syscall.ENOSPC) {
+		t.Errorf("got %v", err)
+	}
+	if got, err := os.ReadFile(path); err != nil || string(got) != "old" {
+		t.Errorf("%q, %v", got, err)
 	}
 }

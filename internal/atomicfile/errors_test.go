@@ -124,7 +124,7 @@ func TestSweepErrors(t *testing.T) {
 	if err := RemoveTemporary(path); err == nil {
 		t.Error("a file was swept as a folder")
 	}
-	if err := Sync(path + "x"); !errors.Is(err, fs.ErrNotExist) {
+	if err := sync(path + "x"); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("sync of no file: %v", err)
 	}
 }

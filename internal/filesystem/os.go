@@ -2,6 +2,8 @@ package filesystem
 
 import (
 	"errors"
+	"fmt"
+	"io"
 	"io/fs"
 	"os"
 
@@ -21,13 +23,79 @@ func (OS) OpenIn(root *os.Root, name string, flag int, perm fs.FileMode) (File, 
 	return asFile(root.OpenFile(name, flag, perm))
 }
 
-// asFile keeps a nil *os.File from becoming a File that is not nil.
+// asFile makes a File of an *os.File, and none of an error.
 func asFile(f *os.File, err error) (File, error) {
 	if err != nil {
 		return nil, err
 	}
-	return f, nil
+	return osFile{f}, nil
 }
+
+// osFile is an *os.File whose errors state the offset.
+type osFile struct{ *os.File }
+
+// Read is that of *os.File.
+func (f osFile) Read(p []byte) (int, error) {
+	n, err := f.File.Read(p)
+	return n, f.here(err)
+}
+
+// ReadAt is that of *os.File.
+func (f osFile) ReadAt(p []byte, at int64) (int, error) {
+	n, err := f.File.ReadAt(p, at)
+	return n, located(err, at+int64(n))
+}
+
+// Write is that of *os.File.
+func (f osFile) Write(p []byte) (int, error) {
+	n, err := f.File.Write(p)
+	return n, f.here(err)
+}
+
+// WriteAt is that of *os.File.
+func (f osFile) WriteAt(p []byte, at int64) (int, error) {
+	n, err := f.File.WriteAt(p, at)
+	return n, located(err, at+int64(n))
+}
+
+// ReadFrom is that of *os.File, which copies within the kernel where it can.
+func (f osFile) ReadFrom(r io.Reader) (int64, error) {
+	n, err := f.File.ReadFrom(r)
+	return n, f.here(err)
+}
+
+// here adds the position of the file to an error.
+func (f osFile) here(err error) error {
+	if err == nil || err == io.EOF {
+		return err
+	}
+	at, e := f.Seek(0, io.SeekCurrent)
+	if e != nil {
+		return err
+	}
+	return located(err, at)
+}
+
+// located adds an offset to the error of a system call.
+func located(err error, at int64) error {
+	var of *fs.PathError
+	if err == nil || err == io.EOF || !errors.As(err, &of) {
+		return err
+	}
+	return &fs.PathError{Op: of.Op, Path: of.Path, Err: &OffsetError{Offset: at, Err: of.Err}}
+}
+
+// OffsetError is an error of reading or writing at an offset of a file.
+type OffsetError struct {
+	Offset int64
+	Err    error
+}
+
+// Error states the cause and the offset.
+func (e *OffsetError) Error() string { return fmt.Sprintf("%v at byte %d", e.Err, e.Offset) }
+
+// Unwrap returns the cause.
+func (e *OffsetError) Unwrap() error { return e.Err }
 
 // Stat is os.Stat.
 func (OS) Stat(name string) (fs.FileInfo, error) { return os.Stat(name) }

@@ -308,6 +308,8 @@ func (l *Lease) Guard(f func() error) error {
 
 // Release stops the heartbeat and removes the lease if this process still holds it.
 // It may be called twice, and on nil.
+//
+// Errors: exit 73 or 74 if the file cannot be removed. It is then empty, if it can be written, and blocks nobody.
 func (l *Lease) Release() error {
 	if l == nil {
 		return nil
@@ -324,10 +326,14 @@ func (l *Lease) Release() error {
 	return err
 }
 
-// end removes the lease if this process still holds it, and closes its file.
+// end removes the lease if this process still holds it, and closes its file. A lease that cannot be removed is overwritten,
+// so that it is the lease of nobody: otherwise this process could not take it again while it lives.
 func (l *Lease) end() (err error) {
 	if now, e := l.look(); e == nil && now.Token == l.me.Token {
-		err = l.machine.remove(l.path)
+		if err = l.machine.remove(l.path); err != nil {
+			text, _ := l.me.text()
+			err = exit.CreateError(l.path, errors.Join(err, l.file.overwrite(make([]byte, len(text)))))
+		}
 	}
 	return errors.Join(err, l.file.close())
 }

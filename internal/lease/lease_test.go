@@ -11,7 +11,10 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/faultfs"
 )
 
 const lockFile = "run.lock"
@@ -201,5 +204,27 @@ func TestEmptied(t *testing.T) {
 		if got := IsAbandoned(path); got != want {
 			t.Errorf("%q: %v, want %v", text, got, want)
 		}
+	}
+}
+
+// TestReleaseWithoutRemoval: a lease that cannot be removed is reported, and does not block the process that held it.
+func TestReleaseWithoutRemoval(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "x.lock")
+	l, err := Take(path, "the test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, restore := faultfs.Use(faultfs.Fault{N: 1, Of: []faultfs.Kind{faultfs.Remove}, Err: unix.EIO})
+	err = l.Release()
+	restore()
+	if exit.CodeOf(err) != exit.IO || !errors.Is(err, unix.EIO) {
+		t.Errorf("got %v, want exit 74", err)
+	}
+	again, err := Take(path, "the test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := again.Release(); err != nil {
+		t.Error(err)
 	}
 }

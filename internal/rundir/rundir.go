@@ -177,7 +177,7 @@ func (d *Dir) clear() error {
 			return exit.CreateError(d.Path, err)
 		}
 	}
-	return nil
+	return exit.CreateError(d.Path, filesystem.SyncDir(d.Path))
 }
 
 // remove removes files and folders. It gives them names of temporary ones first, so that

@@ -40,12 +40,11 @@ func (s State) String() string {
 }
 
 // Enter closes inherited descriptors from first on and restricts the process, all its threads, and what they start: of all files only those
-// below read, and those that the libraries of the process need, can be opened, and only for reading, and those below write, "" for none,
-// changed. Paths of read that do not exist are ignored. Descriptors that are open keep their rights.
+// below read, and those that the libraries of the process need, can be opened, and only for reading. Paths of read that do not exist are ignored. Descriptors that are open keep their rights.
 //
 // Call it once, before the first untrusted byte.
 // Errors: a path of read that cannot be examined; a kernel that has an interface and refuses to use it.
-func Enter(first int, read []string, write string) (State, error) {
+func Enter(first int, read []string) (State, error) {
 	if err := closeInherited(first); err != nil {
 		return State{}, err
 	}
@@ -57,11 +56,7 @@ func Enter(first int, read []string, write string) (State, error) {
 	if err != nil {
 		return State{}, err
 	}
-	rules := []landlock.Rule{landlock.RODirs(folders...), landlock.ROFiles(files...)}
-	if write != "" {
-		rules = append(rules, landlock.RWDirs(write))
-	}
-	if err := landlock.V6.BestEffort().Restrict(rules...); err != nil {
+	if err := landlock.V6.BestEffort().Restrict(landlock.RODirs(folders...), landlock.ROFiles(files...)); err != nil {
 		return State{}, fmt.Errorf("restrict files: %w", err)
 	}
 	if s.Seccomp, err = filterCalls(); err != nil {

@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 
 // hostile prints a line for each attempt: its name and the error, "" if it succeeded.
 func hostile(dir string) {
-	state, err := Enter(3, []string{filepath.Join(dir, "given")}, "")
+	state, err := Enter(3, []string{filepath.Join(dir, "given")})
 	say := func(what string, err error) {
 		text := ""
 		if err != nil {

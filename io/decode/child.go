@@ -23,8 +23,8 @@ type child struct {
 	cmd     *exec.Cmd
 	in, out *wire.SharedMemory // shared memories: in is written by this process, out by the child
 	file    *wire.SharedMemory // a file that the child encodes
-	may     rights
-	sandbox string // what restricts it, of its Hello
+	folders []string           // whose files it may read
+	sandbox string             // what restricts it, of its Hello
 	stdin   *os.File
 	stdout  *os.File
 	stderr  stderrTail
@@ -46,8 +46,8 @@ type child struct {
 //
 // Errors: exit 69 with the message of the dynamic linker if it cannot start.
 // Cost: one start of a process and the loading of its libraries; so children are kept.
-func startChild(ctx context.Context, o Options, may rights) (*child, error) {
-	c := &child{waited: make(chan struct{}), may: may}
+func startChild(ctx context.Context, o Options, folders []string) (*child, error) {
+	c := &child{waited: make(chan struct{}), folders: folders}
 	fail := func(err error) (*child, error) {
 		c.close()
 		return nil, &exit.Error{Code: exit.NoDevice, What: "the decoding program cannot be started", At: o.Program,
@@ -63,7 +63,7 @@ func startChild(ctx context.Context, o Options, may rights) (*child, error) {
 	if c.file, err = wire.NewSharedMemory("ensemble-file"); err != nil {
 		return fail(err)
 	}
-	folders, err := json.Marshal(wire.Folders{Read: may.read, Write: may.write})
+	readable, err := json.Marshal(folders)
 	if err != nil {
 		return fail(err)
 	}
@@ -82,7 +82,7 @@ func startChild(ctx context.Context, o Options, may rights) (*child, error) {
 	c.cmd = exec.Command(o.Program)
 	c.cmd.Stdin, c.cmd.Stdout, c.cmd.Stderr = childIn, childOut, &c.stderr
 	c.cmd.ExtraFiles = []*os.File{c.in.File(), c.out.File(), c.file.File()} // descriptors 3 to 5
-	c.cmd.Env = append(libraryEnviron(), fmt.Sprintf("%s=%d", wire.MemoryEnv, o.Memory), fmt.Sprintf("%s=%s", wire.FoldersEnv, folders),
+	c.cmd.Env = append(libraryEnviron(), fmt.Sprintf("%s=%d", wire.MemoryEnv, o.Memory), fmt.Sprintf("%s=%s", wire.FoldersEnv, readable),
 		"OMP_NUM_THREADS=1", "GOMAXPROCS=2", "GOTRACEBACK=none", "HDF5_USE_FILE_LOCKING=FALSE")
 	c.cmd.WaitDelay = time.Second // in case another process keeps its stderr open
 	if err := c.cmd.Start(); err != nil {
@@ -184,10 +184,7 @@ func (c *child) readFile(read func(f io.Reader) error) error {
 	if _, err := f.Seek(0, io.SeekStart); err != nil {
 		return err
 	}
-	if err := read(f); err != nil {
-		return err
-	}
-	return f.Truncate(0)
+	return errors.Join(read(f), f.Truncate(0))
 }
 
 // libraryVariables are the beginnings of the names of variables that libraries of the child, the dynamic linker and tests of

@@ -60,14 +60,12 @@ func (o Options) check() (Options, error) {
 // Pool distributes requests over children. Children start when they are first
 // needed. All methods may be called from several goroutines.
 type Pool struct {
-	opt     Options
-	readers chan *child // one slot per child that may run; nil if it has not been started
-	writers chan *child // the same, of those that write files
-	once    sync.Once
-	logged  sync.Once // what restricts the first child
-	mu      sync.Mutex
-	read    []string // folders of the files of all calls, at most maxFolders, which new readers may open; replaced, never changed
-	output  string   // folder below which writers write; "": each in that of its file
+	opt      Options
+	children chan *child // one slot per child that may run; nil if it has not been started
+	once     sync.Once
+	logged   sync.Once // what restricts the first child
+	mu       sync.Mutex
+	read     []string // folders of the files of all calls, at most maxFolders, which new readers may open; replaced, never changed
 }
 
 // NewPool makes a pool without starting a child. The channel of slots is its only lock:
@@ -80,10 +78,9 @@ func NewPool(o Options) (*Pool, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Pool{opt: o, readers: make(chan *child, o.Children), writers: make(chan *child, o.Children)}
+	p := &Pool{opt: o, children: make(chan *child, o.Children)}
 	for range o.Children {
-		p.readers <- nil
-		p.writers <- nil
+		p.children <- nil
 	}
 	return p, nil
 }
@@ -98,7 +95,7 @@ func (p *Pool) Start(files []string) error {
 		return err
 	}
 	for range p.opt.Children {
-		go p.start(p.readers, rights{read: p.folders("")})
+		go p.start()
 	}
 	return nil
 }
@@ -121,34 +118,9 @@ func (p *Pool) Announce(files []string) error {
 	return nil
 }
 
-// StartWriter starts a child in the background that writes files below a folder, which exists. Later requests to write there need no other one.
-//
-// Errors: those of folderOf.
-func (p *Pool) StartWriter(folder string) error {
-	output, err := folderOf(filepath.Join(folder, "file"))
-	if err != nil {
-		return err
-	}
-	p.mu.Lock()
-	p.output = output
-	p.mu.Unlock()
-	go p.start(p.writers, rights{write: output})
-	return nil
-}
-
-// outputOf returns the folder in which a child has to write, so that a file of another folder can be written.
-func (p *Pool) outputOf(folder string) string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.output != "" && within(folder, p.output) {
-		return p.output
-	}
-	return folder
-}
-
-// startChild starts a child and records what restricts the first one.
-func (p *Pool) startChild(ctx context.Context, r rights) (*child, error) {
-	c, err := startChild(ctx, p.opt, r)
+// startChild starts a child that may read some folders, and records what restricts the first one.
+func (p *Pool) startChild(ctx context.Context, read []string) (*child, error) {
+	c, err := startChild(ctx, p.opt, read)
 	if err == nil && p.opt.Records != nil {
 		p.logged.Do(func() { p.opt.Records.Info("decoding program started", "sandbox", c.sandbox) })
 	}
@@ -156,11 +128,11 @@ func (p *Pool) startChild(ctx context.Context, r rights) (*child, error) {
 }
 
 // start starts the child of a free slot, if it has none.
-func (p *Pool) start(slots chan *child, r rights) {
-	slot := <-slots
-	defer func() { slots <- slot }()
+func (p *Pool) start() {
+	slot := <-p.children
+	defer func() { p.children <- slot }()
 	if slot == nil {
-		slot, _ = p.startChild(context.Background(), r)
+		slot, _ = p.startChild(context.Background(), p.folders(""))
 	}
 }
 
@@ -191,17 +163,6 @@ func bounded(folders []string) []string {
 		folders = slices.Compact(folders)
 	}
 	return folders
-}
-
-// rights are the folders that a child may read, and the one in which it may write; "" for none.
-type rights struct {
-	read  []string
-	write string
-}
-
-// allow reports whether a child with these rights can execute a request that reads files of one folder and writes those of another.
-func (r rights) allow(read, write string) bool {
-	return write == r.write && (read == "" || withinAny(read, r.read))
 }
 
 // within reports whether a folder is another one or lies in it.
@@ -236,9 +197,6 @@ type Call struct {
 	Kind string // name in the child's table of requests
 	Args any    // encoded as JSON
 	File string // file that the child reads; "": none
-	// Writes is the file that the child writes; "": none. A child that writes files of one folder does nothing else, so that no
-	// untrusted bytes reach it.
-	Writes string
 	// WriteInput, if not nil, writes the input payload of InputBytes bytes into
 	// memory shared with the child.
 	InputBytes int
@@ -291,32 +249,24 @@ func (p *Pool) Do(ctx context.Context, c Call) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", c.Kind, err)
 	}
-	write, err := folderOf(c.Writes)
-	if err != nil {
-		return fmt.Errorf("%s: %w", c.Kind, err)
-	}
-	slots, may := p.readers, rights{read: p.folders(folder)}
-	if write != "" {
-		write = p.outputOf(write)
-		slots, may = p.writers, rights{write: write}
-	}
+	read := p.folders(folder)
 	var slot *child
 	select {
-	case slot = <-slots:
+	case slot = <-p.children:
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	defer func() { slots <- slot }()
+	defer func() { p.children <- slot }()
 	if err := ctx.Err(); err != nil { // select chooses at random if both are ready
 		return err
 	}
-	if slot != nil && !slot.may.allow(folder, write) {
+	if slot != nil && folder != "" && !withinAny(folder, slot.folders) {
 		slot.close()
 		slot = nil
 	}
 	for attempt := 0; ; attempt++ {
 		if slot == nil {
-			if slot, err = p.startChild(ctx, may); err != nil {
+			if slot, err = p.startChild(ctx, read); err != nil {
 				return err
 			}
 		}
@@ -359,11 +309,11 @@ func (p *Pool) Libraries(ctx context.Context) (map[string]string, error) {
 //
 // Errors: those of startChild.
 func (p *Pool) Sandbox(ctx context.Context) (string, error) {
-	slot := <-p.readers
-	defer func() { p.readers <- slot }()
+	slot := <-p.children
+	defer func() { p.children <- slot }()
 	if slot == nil {
 		var err error
-		if slot, err = p.startChild(ctx, rights{read: p.folders("")}); err != nil {
+		if slot, err = p.startChild(ctx, p.folders("")); err != nil {
 			return "", err
 		}
 	}
@@ -376,10 +326,8 @@ func (p *Pool) Sandbox(ctx context.Context) (string, error) {
 func (p *Pool) Close() {
 	p.once.Do(func() {
 		for range p.opt.Children {
-			for _, slots := range []chan *child{p.readers, p.writers} {
-				if c := <-slots; c != nil {
-					c.close()
-				}
+			if c := <-p.children; c != nil {
+				c.close()
 			}
 		}
 	})

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
-	"github.com/ensemble-weather/ensemble/internal/atomicfile"
 	"github.com/ensemble-weather/ensemble/io/product/encode"
 )
 
@@ -83,11 +82,7 @@ func (b *ncBuilder) addInts(name string, dims []string, values []int32, attrs ..
 //
 // Errors: those of encodeError.
 func (b *ncBuilder) write(ctx context.Context, enc Encoder, path string) error {
-	return encodeError(ctx, path, atomicfile.Replace(path, func(tmp string) error {
-		c := b.payload.call(encode.KindNetCDF, encode.NetCDFFile{NetCDF: b.file, Path: tmp})
-		c.Writes = tmp
-		return enc.Do(ctx, c)
-	}))
+	return b.payload.write(ctx, enc, path, encode.KindNetCDF, b.file)
 }
 
 // addGlobals adds the global attributes.

@@ -14,8 +14,10 @@ package product
 import (
 	"context"
 	"errors"
+	"io"
 	"time"
 
+	"github.com/ensemble-weather/ensemble/internal/atomicfile"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/io/decode"
 	"github.com/ensemble-weather/ensemble/io/product/encode"
@@ -46,15 +48,24 @@ func (p *payload) block(n int, fill func(dst []byte)) encode.Block {
 	return encode.Block{Offset: at, Length: n}
 }
 
-// call returns the request of a child to encode a file that args describes.
+// write lets a child encode the file that args describes to memory, and writes it.
 //
-// Memory: one block for all values of the file, shared with the child.
-func (p *payload) call(kind string, args any) decode.Call {
-	return decode.Call{Kind: kind, Args: args, InputBytes: p.size, Deadline: encodeDeadline, WriteInput: func(all []byte) {
-		for _, f := range p.fill {
-			f(all)
-		}
-	}}
+// Memory: one block for all values of the file, shared with the child, and the encoded file. Of NetCDF the child frees the
+// values of a variable when it has encoded them.
+// Errors: those of encodeError.
+func (p *payload) write(ctx context.Context, enc Encoder, path, kind string, args any) error {
+	return encodeError(ctx, path, atomicfile.Write(path, func(to io.Writer) error {
+		return enc.Do(ctx, decode.Call{Kind: kind, Args: args, InputBytes: p.size, Deadline: encodeDeadline,
+			WriteInput: func(all []byte) {
+				for _, f := range p.fill {
+					f(all)
+				}
+			},
+			ReadFile: func(from io.Reader) error {
+				_, err := io.Copy(to, from)
+				return err
+			}})
+	}))
 }
 
 // encodeError gives an error of encoding and writing path its code: that of the child, 74 for a full disk, 73 if the file cannot be renamed,

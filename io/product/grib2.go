@@ -4,13 +4,11 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"io"
 	"math"
 	"slices"
 	"time"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
-	"github.com/ensemble-weather/ensemble/internal/atomicfile"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/io/product/encode"
 	"github.com/ensemble-weather/ensemble/io/unit"
@@ -515,12 +513,5 @@ func stepKeys(lead ensemble.Lead, period time.Duration, method string) []encode.
 // Memory: the file.
 // Errors: those of encodeError.
 func (g *gribBuilder) write(ctx context.Context, enc Encoder, path string) error {
-	return encodeError(ctx, path, atomicfile.Write(path, func(to io.Writer) error {
-		c := g.payload.call(encode.KindGRIB, g.file)
-		c.ReadFile = func(from io.Reader) error {
-			_, err := io.Copy(to, from)
-			return err
-		}
-		return enc.Do(ctx, c)
-	}))
+	return g.payload.write(ctx, enc, path, encode.KindGRIB, g.file)
 }

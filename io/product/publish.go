@@ -105,9 +105,10 @@ func (p *Product) places() string {
 // manifest. already reports that the same products existed; nothing is written
 // then. If the same products exist in other formats, all formats are written.
 //
-// A new directory appears with all its files at once. If products are replaced, the
-// old manifest is removed first and the new one is written last. A reader that uses
-// the manifest sees the old products, none, or the new ones.
+// A new directory appears with all its files at once, and replaces an old one in one
+// step. Where the file system cannot exchange two directories, or the old one has files
+// of others, the old manifest is removed first and the new one is written last: a reader
+// that uses the manifest then sees the old products, none, or the new ones.
 //
 // Errors: those of WriteNetCDF, WriteGRIB2 and WriteZarr, with nothing published;
 // exit 73 if products exist and may not be replaced, the directory cannot be
@@ -254,18 +255,46 @@ func writeAll(ctx context.Context, enc Encoder, dir string, p *Product, formats 
 	return manifest.SumBelow(dir, names)
 }
 
-// putInPlace moves the staged files to the directory: by one rename if it does not
-// exist, else file by file between removal of the old manifest and the new one.
+// putInPlace puts the staged directory in place of dir: by one rename if it does not
+// exist, else by an exchange, after which the stage has the old files, for the caller to
+// remove.
+func putInPlace(stage, dir string, m *Manifest) error {
+	_, err := filesystem.Stat(dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		err = filesystem.Rename(stage, dir)
+	case err != nil:
+	case hasForeign(dir):
+		return replaceFiles(stage, dir, m)
+	default:
+		if err = filesystem.Exchange(stage, dir); errors.Is(err, errors.ErrUnsupported) {
+			return replaceFiles(stage, dir, m)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	return filesystem.SyncDir(filepath.Dir(dir))
+}
+
+// hasForeign reports whether a directory has files that its manifest does not list, which
+// must stay. Without a manifest all files may be those of others.
+func hasForeign(dir string) bool {
+	entries, err := filesystem.ReadDir(dir)
+	old, merr := ReadManifest(dir)
+	if err != nil || merr != nil {
+		return len(entries) > 0
+	}
+	ours := append(old.TopLevelOutputs(), manifest.Name, manifest.SumsName)
+	return slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return !slices.Contains(ours, e.Name()) })
+}
+
+// replaceFiles moves the staged files to the directory, file by file between removal of
+// the old manifest and the new one.
 //
 // After a crash between two steps the directory has no manifest, so it counts as not
 // published, and the next run replaces it. Sync after each step keeps the order on disk.
-func putInPlace(stage, dir string, m *Manifest) error {
-	if _, err := filesystem.Stat(dir); errors.Is(err, fs.ErrNotExist) {
-		if err := filesystem.Rename(stage, dir); err != nil {
-			return err
-		}
-		return filesystem.SyncDir(filepath.Dir(dir))
-	}
+func replaceFiles(stage, dir string, m *Manifest) error {
 	names, stale := m.TopLevelOutputs(), []string(nil)
 	if old, err := ReadManifest(dir); err == nil {
 		stale = slices.DeleteFunc(old.TopLevelOutputs(), func(name string) bool { return slices.Contains(names, name) })

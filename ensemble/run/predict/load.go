@@ -54,9 +54,6 @@ func (p *prediction) load() (err error) {
 	if p.pool, err = decode.NewPool(decode.Options{Records: p.options.Records}); err != nil {
 		return err
 	}
-	if err = p.pool.StartWriter(p.options.Out); err != nil {
-		return err
-	}
 	if err = f.load(p.options.RunDir, promoted); err != nil {
 		return err
 	}

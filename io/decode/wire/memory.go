@@ -7,6 +7,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
 // SharedMemory is memory shared by two processes (memfd). Only the side that calls
@@ -35,11 +37,13 @@ func (m *SharedMemory) File() *os.File { return m.file }
 
 // Resize returns n bytes of writable memory. Earlier content is kept. A memory
 // never shrinks while it is mapped, so that no view can exceed it.
+//
+// Errors: exit 74 if the system refuses the size. A limit of the size of files (RLIMIT_FSIZE) counts for memory too.
 func (m *SharedMemory) Resize(n int) ([]byte, error) {
 	if n > len(m.view) {
 		size := max(n, 2*len(m.view), 1<<16)
 		if err := m.file.Truncate(int64(size)); err != nil {
-			return nil, fmt.Errorf("grow shared memory to %d bytes: %w", size, err)
+			return nil, exit.CreateError(fmt.Sprintf("memory of %d bytes that processes share", size), err)
 		}
 		if err := m.remap(size); err != nil {
 			return nil, err

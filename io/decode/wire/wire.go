@@ -35,15 +35,9 @@ const (
 // Environment variables by which a child gets its limits.
 const (
 	MemoryEnv  = "ENSEMBLE_DECODE_MEMORY"  // address space in bytes
-	FoldersEnv = "ENSEMBLE_DECODE_FOLDERS" // Folders as JSON
+	FoldersEnv = "ENSEMBLE_DECODE_FOLDERS" // folders that the child can open besides those of its libraries, as a JSON list
 	SandboxEnv = "ENSEMBLE_DECODE_SANDBOX" // "off": no sandbox
 )
-
-// Folders are those that a child can open besides those of its libraries.
-type Folders struct {
-	Read  []string `json:"read,omitempty"`
-	Write string   `json:"write,omitempty"` // "": none
-}
 
 // MaxFrame bounds a frame, so that a faulty peer cannot cause large allocations.
 const MaxFrame = 256 << 20

@@ -1,13 +1,17 @@
 package nclib
 
+// #cgo LDFLAGS: -rdynamic -ldl
 // #include <netcdf.h>
 import "C"
 
 import (
 	"fmt"
+	"os"
+	"slices"
 	"unsafe"
 
 	"github.com/fhs/go-netcdf/netcdf"
+	"golang.org/x/sys/unix"
 
 	"github.com/ensemble-weather/ensemble/io/product/encode"
 )
@@ -24,7 +28,8 @@ var ncTypes = map[encode.Type]netcdf.Type{encode.Float: netcdf.FLOAT, encode.Dou
 // file of the caller, who renames it: a file after an error is incomplete and has to be
 // removed.
 //
-// Memory: values are written from payload without a copy.
+// Memory: values are written from payload without a copy. Payload is shared memory that is mapped as a whole: the pages of
+// the values of a variable are given back when they are written, so that payload and a file in memory together need hardly more than the larger one.
 // Errors: the first call that netCDF-C rejects, with the name of the object.
 func Write(path string, f *encode.NetCDF, payload []byte) (err error) {
 	ds, err := netcdf.CreateFile(path, netcdf.CLOBBER|netcdf.NETCDF4|netcdf.CLASSIC_MODEL)
@@ -70,8 +75,27 @@ func Write(path string, f *encode.NetCDF, payload []byte) (err error) {
 		if err := writeValues(vars[i], v, n, payload); err != nil {
 			return fmt.Errorf("values of %s: %w", v.Name, err)
 		}
+		if !usedBy(f.Variables[i+1:], v.Values) {
+			release(v.Values, payload)
+		}
 	}
 	return nil
+}
+
+// usedBy reports whether a variable has values in a block.
+func usedBy(vars []encode.Variable, b encode.Block) bool {
+	return slices.ContainsFunc(vars, func(v encode.Variable) bool {
+		return v.Values.Offset < b.Offset+b.Length && b.Offset < v.Values.Offset+v.Values.Length
+	})
+}
+
+// release releases the whole pages of a block. Where payload is not shared memory, they stay.
+func release(b encode.Block, payload []byte) {
+	page := os.Getpagesize()
+	from, to := (b.Offset+page-1)/page*page, (b.Offset+b.Length)/page*page
+	if from < to {
+		_ = unix.Madvise(payload[from:to], unix.MADV_REMOVE)
+	}
 }
 
 // defineVariable adds a variable with its storage and attributes. Dimensions are in the

@@ -52,12 +52,6 @@ type NetCDF struct {
 	Variables  []Variable  `json:"variables"`
 }
 
-// NetCDFFile is a request for a file.
-type NetCDFFile struct {
-	NetCDF
-	Path string `json:"path"` // written directly; an existing file is truncated
-}
-
 // Dimension is an axis of fixed length.
 type Dimension struct {
 	Name string `json:"name"`

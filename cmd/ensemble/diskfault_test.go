@@ -1,0 +1,214 @@
+package main
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/faultfs"
+)
+
+// writer is a command that writes a directory.
+type writer struct {
+	name string
+	args []string
+	out  string
+	// product lists the names, below out, of what must stay whole: the old one, or the new one. They are the files that
+	// the pattern matches and those below.
+	product string
+}
+
+// writers are the commands that write most. Their output exists already, and they replace it.
+func writers(t *testing.T) []writer {
+	t.Helper()
+	f := faulty(t)
+	dir := func(name string) string { return filepath.Join(f.dir, name) }
+	input := f.put("in.grib2", join(cycle(lastDay)...))
+	truth := f.put("an.grib2", join(cycle(lastDay.AddDate(0, 0, 2))[:perMember]...))
+	common := []string{"--progress", "none"}
+	all := []writer{
+		{"predict", append([]string{"predict", "--run-dir", f.run, "--input", input, "--out", dir("products"), "--format", "netcdf,grib2,zarr", "--threads", "1", "--overwrite", "always"}, common...), dir("products"), "2*"},
+		{"train", append([]string{"train", "-c", f.config, "--run-dir", dir("run"), "--overwrite", "always"}, common...), dir("run"), ""},
+		{"data prepare", append([]string{"data", "prepare", "-c", archive(t), "--out", dir("store"), "--overwrite", "always"}, common...), dir("store"), ""},
+		{"verify", append([]string{"verify", "--forecast", dir("products") + "/2*/*.nc", "--analysis", truth, "--members", input, "--out", dir("scores")}, common...), dir("scores"), ""},
+	}
+	for _, w := range all {
+		if code, _, stderr := call(t, w.args...); code != exit.OK {
+			t.Fatalf("%s: exit %d: %s", w.name, code, stderr)
+		}
+	}
+	return all
+}
+
+// within selects operations below the output.
+func (w writer) within(op faultfs.Operation) bool {
+	return strings.HasPrefix(op.Path, w.out)
+}
+
+// points counts the operations of a command that change its output.
+func (w writer) points(t *testing.T) int {
+	t.Helper()
+	s, restore := faultfs.Use(faultfs.Fault{Of: faultfs.Changing, At: w.within})
+	defer restore()
+	if code, _, stderr := call(t, w.args...); code != exit.OK {
+		t.Fatalf("%s: exit %d: %s", w.name, code, stderr)
+	}
+	return s.Count()
+}
+
+// sums lists the files of the product with their checksums.
+func (w writer) sums(t *testing.T) string {
+	t.Helper()
+	var text strings.Builder
+	tops, err := filepath.Glob(filepath.Join(w.out, w.product))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, top := range tops {
+		if err := filepath.WalkDir(top, func(path string, d fs.DirEntry, err error) error {
+			if err != nil || d.IsDir() {
+				return err
+			}
+			b, err := os.ReadFile(path)
+			fmt.Fprintf(&text, "%x %s\n", sha256.Sum256(b), path)
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return text.String()
+}
+
+// fail runs the command with an error at its n-th operation, and reports the operation; none if the command has fewer.
+func (w writer) fail(t *testing.T, n int, errno unix.Errno) (op faultfs.Operation, done bool) {
+	t.Helper()
+	before := w.sums(t)
+	s, restore := faultfs.Use(faultfs.Fault{N: n, Of: faultfs.Changing, At: w.within, Err: errno, Part: n%2 == 0})
+	code, _, stderr := call(t, w.args...)
+	restore()
+	if len(s.Injected()) == 0 {
+		return op, true
+	}
+	op = s.Injected()[0]
+	if code == exit.OK && op.Kind == faultfs.Remove && strings.Contains(op.Path, ".partial-") {
+		return op, false // old files after the exchange, which the next run removes
+	}
+	if code != exit.IO || !strings.Contains(stderr, errno.Error()) && !strings.Contains(stderr, "no space left") {
+		t.Errorf("%s, %v at operation %d, %s of %s: exit %d: %s", w.name, errno, n, op.Kind, op.Path, code, stderr)
+	}
+	if w.product != "" {
+		w.old(t, before, op)
+	}
+	return op, false
+}
+
+// old compares the product with the one before. After the exchange the new one is in place, which is whole too: its manifest
+// lists its files.
+func (w writer) old(t *testing.T, before string, op faultfs.Operation) {
+	t.Helper()
+	if after := w.sums(t); after != before {
+		dirs, _ := filepath.Glob(filepath.Join(w.out, w.product))
+		for _, dir := range dirs {
+			if why := damaged(dir); why != "" {
+				t.Errorf("%s, %s of %s: %s: %s", w.name, op.Kind, op.Path, dir, why)
+			}
+		}
+		if len(dirs) == 0 {
+			t.Errorf("%s, %s of %s: no product remains", w.name, op.Kind, op.Path)
+		}
+	}
+}
+
+// damaged compares the files of a product with SHA256SUMS; "" if all are whole.
+func damaged(dir string) string {
+	cmd := exec.Command("sha256sum", "--check", "--quiet", "SHA256SUMS")
+	cmd.Dir = dir
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Sprintf("%v: %s", err, out)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "manifest.json")); err != nil {
+		return err.Error()
+	}
+	return ""
+}
+
+// TestFault21: a full disk, and TestFault22 a quota or a limit of the size of files, at a sample of the operations that change
+// the output. All of them are in TestLongFaults21And22.
+func TestFault21(t *testing.T) { failSample(t, unix.ENOSPC, unix.EIO) }
+
+func TestFault22(t *testing.T) { failSample(t, unix.EDQUOT, unix.EFBIG) }
+
+// sampled is the number of operations of each command at which failSample injects each error.
+const sampled = 2
+
+func failSample(t *testing.T, errnos ...unix.Errno) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	r := rand.New(rand.NewPCG(seed, 0))
+	for _, w := range writers(t) {
+		n := w.points(t)
+		for _, errno := range errnos {
+			for range sampled {
+				w.fail(t, 1+r.IntN(n), errno)
+			}
+		}
+		if code, _, stderr := call(t, w.args...); code != exit.OK {
+			t.Errorf("%s without a fault: exit %d: %s", w.name, code, stderr)
+		}
+	}
+}
+
+// TestFault25: output that cannot be written is reported before anything is computed.
+func TestFault25(t *testing.T) {
+	all := writers(t)
+	for _, w := range all[:2] {
+		for _, errno := range []unix.Errno{unix.EROFS, unix.EACCES} {
+			_, restore := faultfs.Use(faultfs.Fault{N: 1, Times: -1, Of: faultfs.Changing, At: w.within, Err: errno})
+			code, _, stderr := call(t, w.args...)
+			restore()
+			if code != exit.CannotWrite || !strings.Contains(stderr, w.out) {
+				t.Errorf("%s, %v: exit %d: %s", w.name, errno, code, stderr)
+			}
+		}
+	}
+}
+
+// TestFault30: without file locks, as on some network file systems, all commands work.
+func TestFault30(t *testing.T) {
+	for _, errno := range []unix.Errno{unix.ENOLCK, unix.EOPNOTSUPP} {
+		s, restore := faultfs.Use(faultfs.Fault{N: 1, Times: -1, Of: []faultfs.Kind{faultfs.Lock}, Err: errno})
+		all := writers(t)
+		for _, w := range all {
+			if code, _, stderr := call(t, w.args...); code != exit.OK {
+				t.Errorf("%s, %v: exit %d: %s", w.name, errno, code, stderr)
+			}
+		}
+		restore()
+		if len(s.Injected()) == 0 {
+			t.Error("no lock was asked for")
+		}
+	}
+}
+
+// TestFault22Limit: a limit of the size of files (ulimit -f), which shared memory has too, is no fault of the data.
+func TestFault22Limit(t *testing.T) {
+	w := writers(t)[0]
+	for _, blocks := range []int{1, 16, 64} { // of 512 bytes or 1 KiB
+		before := w.sums(t)
+		cmd := exec.Command("sh", append([]string{"-c", fmt.Sprintf(`ulimit -f %d; exec "$@"`, blocks), "sh", os.Args[0]}, w.args...)...)
+		out, err := cmd.CombinedOutput()
+		if code := exit.Code(cmd.ProcessState.ExitCode()); err == nil || code != exit.IO || !strings.Contains(string(out), "file too large") {
+			t.Errorf("%d blocks: %v, want exit 74: %s", blocks, err, out)
+		}
+		w.old(t, before, faultfs.Operation{Kind: "limit"})
+	}
+}
