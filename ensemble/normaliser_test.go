@@ -204,3 +204,33 @@ func TestConstantFieldGetsAScale(t *testing.T) {
 		}
 	}
 }
+
+// TestScaleHasAFloor: where a field varies less than by a thousandth of its mean standard deviation, its scale is that thousandth. Else
+// a value that was constant in training would be standardised to a huge number.
+func TestScaleHasAFloor(t *testing.T) {
+	g := testGrid(8, 8, true)
+	m := NewPointSums(g)
+	x := make([]float32, g.Size())
+	quiet := 4*8 + 3
+	for date := range 4 {
+		for p := range x {
+			x[p] = 4 * float32(date%2) // standard deviation 2
+		}
+		x[quiet] = 0
+		m.Add(x)
+	}
+	n, err := m.LAS(g, LASOptions{Window: 1, Smooth: 1e-3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, area, total := g.Weights(), 0.0, 0.0
+	for p := range x {
+		area += w[p]
+		if p != quiet {
+			total += 2 * w[p]
+		}
+	}
+	if want := 1e-3 * total / area; math.Abs(n.Scale[quiet]-want) > 1e-9 || math.Abs(n.Scale[0]-2) > 1e-9 {
+		t.Errorf("scale %g where the field is constant, want %g; %g elsewhere, want 2", n.Scale[quiet], want, n.Scale[0])
+	}
+}

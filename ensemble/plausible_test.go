@@ -70,3 +70,24 @@ func TestPlausible(t *testing.T) {
 		t.Error("NaN lies in a range")
 	}
 }
+
+// TestImplausible: values that no model has lie outside the range of each variable, on both sides. A limit that is several times too
+// wide contains one of them.
+func TestImplausible(t *testing.T) {
+	for name, beyond := range map[string][2]float64{"t": {90, 360}, "u": {-300, 300}, "v": {-300, 300}, "w": {-200, 200}, "q": {-0.01, 0.08}, "r": {-40, 250}, "d": {-0.1, 0.1},
+		"vo": {-0.1, 0.1}, "2t": {150, 360}, "2d": {110, 340}, "10u": {-200, 200}, "10v": {-200, 200}, "10si": {-2, 200}, "10fg": {-2, 250}, "msl": {80_000, 115_000}, "sp": {25_000, 120_000},
+		"skt": {130, 450}, "tp": {-1, 12_000}, "cp": {-1, 12_000}, "sst": {260, 330}, "tcw": {-2, 200}, "tcwv": {-2, 200}, "tcc": {-0.1, 1.1}, "sund": {-100, 33 * 86400}} {
+		v, _ := VariableNamed(name)
+		if r, ok := v.Plausible(PressureLevel(500)); !ok || r.Contains(beyond[0]) || r.Contains(beyond[1]) {
+			t.Errorf("%s: range %v, %v; it must not contain %v", name, r, ok, beyond)
+		}
+	}
+	for hPa, beyond := range map[float64][2]float64{1000: {-1500, 1500}, 850: {-400, 3100}, 500: {2900, 8300}, 200: {7500, 16_100}, 10: {21_900, 40_200}} {
+		for name, unit := range map[string]float64{"gh": 1, "z": StandardGravity} {
+			v, _ := VariableNamed(name)
+			if r, ok := v.Plausible(PressureLevel(hPa)); !ok || r.Contains(beyond[0]*unit) || r.Contains(beyond[1]*unit) {
+				t.Errorf("%s at %v hPa: range %v, %v; it must not contain %v m", name, hPa, r, ok, beyond)
+			}
+		}
+	}
+}

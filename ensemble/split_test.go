@@ -61,3 +61,16 @@ func TestLeaks(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestPeriodIncludesBothEnds: the first and the last moment belong to a period, those beside them do not.
+func TestPeriodIncludesBothEnds(t *testing.T) {
+	p := Period{day("2000-01-01"), day("2000-12-31")}
+	for _, c := range []struct {
+		at   time.Time
+		want bool
+	}{{p.From, true}, {p.From.Add(-time.Second), false}, {p.To, true}, {p.To.Add(time.Second), false}} {
+		if p.Contains(c.at) != c.want {
+			t.Errorf("%v: %v, want %v", c.at, !c.want, c.want)
+		}
+	}
+}

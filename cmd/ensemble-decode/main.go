@@ -146,7 +146,10 @@ func privateStdout() (*os.File, error) {
 	return os.NewFile(uintptr(fd), "replies"), nil
 }
 
-// limitProcess limits address space and disables core dumps. limitCPU limits
+// leastAddressSpace is what Go, the libraries and a global field need.
+const leastAddressSpace = 1 << 30
+
+// limitProcess limits address space, to that of the shell if it is less, and disables core dumps. limitCPU limits
 // processor time for each request.
 func limitProcess() error {
 	space := uint64(defaultAddressSpace)
@@ -157,8 +160,15 @@ func limitProcess() error {
 		}
 		space = n
 	}
+	var given unix.Rlimit // of the shell, such as ulimit -v, which a process cannot raise
+	if err := unix.Getrlimit(unix.RLIMIT_AS, &given); err != nil {
+		return fmt.Errorf("read the limit of address space: %w", err)
+	}
+	if space = min(space, given.Max); space < leastAddressSpace {
+		return fmt.Errorf("the address space is limited to %d MiB (ulimit -v), and decoding needs %d MiB: raise the limit", space>>20, uint64(leastAddressSpace)>>20)
+	}
 	if err := unix.Setrlimit(unix.RLIMIT_AS, &unix.Rlimit{Cur: space, Max: space}); err != nil {
-		return fmt.Errorf("limit address space: %w", err)
+		return fmt.Errorf("limit address space to %d MiB: %w", space>>20, err)
 	}
 	if err := unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{}); err != nil {
 		return fmt.Errorf("disable core dumps: %w", err)
@@ -190,7 +200,7 @@ func enterSandbox() (sandbox.State, error) {
 }
 
 // limitCPU allows a number of seconds of processor time from now on. The soft limit
-// raises SIGXCPU. The hard limit stays infinite so that the next request can raise
+// raises SIGXCPU. The hard limit stays as it is so that the next request can raise
 // the soft limit again.
 func limitCPU(seconds int) error {
 	var used unix.Rusage
@@ -199,5 +209,9 @@ func limitCPU(seconds int) error {
 	}
 	spent := time.Duration(used.Utime.Nano() + used.Stime.Nano())
 	soft := uint64(spent/time.Second) + uint64(max(seconds, 1)) + 1
-	return unix.Setrlimit(unix.RLIMIT_CPU, &unix.Rlimit{Cur: soft, Max: unix.RLIM_INFINITY})
+	var given unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_CPU, &given); err != nil {
+		return err
+	}
+	return unix.Setrlimit(unix.RLIMIT_CPU, &unix.Rlimit{Cur: min(soft, given.Max), Max: given.Max})
 }

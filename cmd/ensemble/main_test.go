@@ -372,8 +372,8 @@ func TestLogFile(t *testing.T) {
 	}
 }
 
-// TestEscapes: terminal escapes in names are printed in escaped form.
-func TestEscapes(t *testing.T) {
+// TestFault47Escapes: terminal escapes in names are printed in escaped form.
+func TestFault47Escapes(t *testing.T) {
 	_, _, stderr := call(t, "config", "check", "-c", "a\x1b[2Jb.yaml")
 	if strings.ContainsRune(stderr, '\x1b') || !strings.Contains(stderr, "a?[2Jb.yaml") {
 		t.Errorf("got %q", stderr)

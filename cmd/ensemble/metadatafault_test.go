@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"encoding/binary"
 	"io/fs"
 	"math/rand/v2"
 	"os"
@@ -11,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/testgrib"
 )
 
 // flippedSeed is the seed of the bits that TestFault03Metadata flips.
@@ -103,5 +105,55 @@ func writeBack(t *testing.T, path string, text []byte, mode fs.FileMode) {
 	t.Helper()
 	if err := os.WriteFile(path, text, mode); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// An increment of latitude that contradicts the corners and the number of rows is refused: one of them is wrong.
+func TestFault14Increment(t *testing.T) {
+	f := faulty(t)
+	c := cycle(lastDay)
+	text := join(c...)
+	at := 5*len(c[0].Bytes()) + 16
+	for _, s := range c[5].Sections() {
+		if s[4] == 3 {
+			binary.BigEndian.PutUint32(text[at+67:], binary.BigEndian.Uint32(text[at+67:])/2) // Dj
+		}
+		at += len(s)
+	}
+	f.both(exit.BadData, []string{"message 6", "(Dj)", "8 rows from latitude 70 to -70"}, f.put("dj.grib2", text))
+}
+
+// A last message that a faulty copy overwrote with zeros is named, as the end of the file is no padding.
+func TestFault03Zeros(t *testing.T) {
+	f := faulty(t)
+	c := cycle(lastDay)
+	c = append(c[1:], c[0]) // a field that is used is last
+	text := join(c...)
+	last := len(text) - len(c[len(c)-1].Bytes())
+	clear(text[last:])
+	f.both(exit.BadData, []string{"zeros in place of a message", "message 48"}, f.put("end.grib2", text))
+	clear(text[last-100:])
+	f.both(exit.BadData, []string{"message 47"}, f.put("more.grib2", text))
+	text = join(c...)
+	clear(text[len(c[0].Bytes()):][:len(c[1].Bytes())])
+	f.both(exit.BadData, []string{"zeros in place of a message", "message 2"}, f.put("inside.grib2", text))
+}
+
+// check names an absent control member.
+func TestFault11Check(t *testing.T) {
+	f := faulty(t)
+	c := without(cycle(lastDay), func(m testgrib.Message) bool { return m.Member == 0 })
+	path := f.put("nocontrol.grib2", join(c...))
+	f.check(exit.No, []string{"control"}, path, "--expect", "members=3+control,steps=0:48:24")
+	f.check(exit.OK, []string{"without member 0, the control"}, path)
+}
+
+// The log of predict states what restricts the decoding program.
+func TestFault46Log(t *testing.T) {
+	f := faulty(t)
+	log := filepath.Join(f.dir, "log")
+	f.predict(exit.OK, nil, "--log-file", log, f.put("sound.grib2", join(cycle(lastDay)...)))
+	if text, err := os.ReadFile(log); err != nil || !strings.Contains(string(text), "decoding program started") || !strings.Contains(string(text), "sandbox=") {
+		t.Errorf("%v: %s", err, text)
 	}
 }

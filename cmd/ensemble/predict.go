@@ -64,6 +64,7 @@ func predictCommand(a *app) *cobra.Command {
 			return result{}, err
 		}
 		o.Mesh, o.Command, o.Timings = mesh, "ensemble "+strings.Join(a.args, " "), setup.UserTimings(a.log)
+		o.Records = a.records
 		o.Progress = a.progress
 		r, err := predict.Run(ctx, o)
 		if err != nil {

@@ -49,7 +49,7 @@ func serveCommand(a *app) *cobra.Command {
 		if err != nil {
 			return o, err
 		}
-		p.Command, p.Timings = a.predictCommandLine(cmd), setup.UserTimings(a.log)
+		p.Command, p.Timings, p.Records = a.predictCommandLine(cmd), setup.UserTimings(a.log), a.records
 		return serve.Options{Predict: p, Service: c.Serve}, c.CheckService()
 	}
 	cmd.RunE = a.runJob(func(ctx context.Context, _ []string) (result, error) {

@@ -145,6 +145,35 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
+// A file that can contain code is refused by its content, under every name, also in an archive within an archive.
+func TestFault41(t *testing.T) {
+	pickle := []byte("\x80\x04\x95\x0a\x00\x00\x00\x00\x00\x00\x00}\x94.")
+	archive := func(name string, content []byte) []byte {
+		var b bytes.Buffer
+		z := zip.NewWriter(&b)
+		w, err := z.Create(name)
+		if err == nil {
+			_, err = w.Write(content)
+		}
+		if err = errors.Join(err, z.Close()); err != nil {
+			t.Fatal(err)
+		}
+		return b.Bytes()
+	}
+	zipped := archive("archive/data.pkl", pickle)
+	for what, content := range map[string][]byte{"a pickle": pickle, "a pickle of protocol 0": []byte("cos\nsystem\n(S'true'\ntR."), "a pickle in a zip": zipped, "a zip in a zip": archive("model.pt", zipped)} {
+		for _, name := range []string{"model.pt", "model.safetensors", "weights-00.st"} {
+			path := filepath.Join(t.TempDir(), name)
+			if err := os.WriteFile(path, content, 0o644); err != nil {
+				t.Fatal(err)
+			}
+			if _, _, err := ReadFile(path); exit.CodeOf(err) != exit.BadData || !strings.Contains(err.Error(), path) {
+				t.Errorf("%s named %s: %v", what, name, err)
+			}
+		}
+	}
+}
+
 func TestWriteRefuses(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "w.st")
 	for name, tensors := range map[string][]Tensor{

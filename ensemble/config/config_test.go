@@ -489,3 +489,18 @@ func TestStagesOfTheirOwn(t *testing.T) {
 		}
 	}
 }
+
+// TestPeriodsHaveTheirLastDay: a date without a time of day ends a period with that day, one with a time at that time.
+func TestPeriodsHaveTheirLastDay(t *testing.T) {
+	path := write(t, "x.yaml", good)
+	for to, want := range map[string]string{"1984-12-31": "1984-12-31T23:59:59Z", "1984-12-31T12:00Z": "1984-12-31T12:00:00Z"} {
+		c, err := LoadTrain(Sources{Files: []string{path}, Set: []string{"data.split.test.from=1984-01-01", "data.split.test.to=" + to}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := c.Data.Split.Test.Period()
+		if got := p.To.Format(time.RFC3339); got != want || p.From.Format(time.RFC3339) != "1984-01-01T00:00:00Z" {
+			t.Errorf("to %s: the period is %v to %s, want %s", to, p.From, got, want)
+		}
+	}
+}

@@ -3,9 +3,9 @@ package serve
 import (
 	"net"
 
-	"github.com/ensemble-weather/ensemble/internal/filesystem"
-
 	"golang.org/x/sys/unix"
+
+	"github.com/ensemble-weather/ensemble/internal/filesystem"
 )
 
 // refuseNew stops new connections of a listener while begun ones can still be accepted. Closing a

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// TestUmask: published files have the permissions of the umask.
-func TestUmask(t *testing.T) {
+// TestFault47Umask: published files have the permissions of the umask.
+func TestFault47Umask(t *testing.T) {
 	old := syscall.Umask(0o077)
 	defer syscall.Umask(old)
 	dir := t.TempDir()

@@ -6,6 +6,7 @@
 package filesystem
 
 import (
+	"errors"
 	"io"
 	"io/fs"
 	"os"
@@ -109,6 +110,21 @@ func Rename(from, to string) error { return Current().Rename(from, to) }
 
 // Exchange swaps two existing names in one step; see System.
 func Exchange(a, b string) error { return Current().Exchange(a, b) }
+
+// linker is a System that has hard links.
+type linker interface {
+	Link(from, to string) error
+}
+
+// Link gives a file a second name. It fails if that exists.
+//
+// Errors: as os.Link; errors.ErrUnsupported if the System in use or the file system has no hard links.
+func Link(from, to string) error {
+	if s, ok := Current().(linker); ok {
+		return s.Link(from, to)
+	}
+	return &os.LinkError{Op: "link", Old: from, New: to, Err: errors.ErrUnsupported}
+}
 
 // Remove is os.Remove.
 func Remove(name string) error { return Current().Remove(name) }

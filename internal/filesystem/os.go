@@ -57,6 +57,15 @@ func (OS) Exchange(a, b string) error {
 	return nil
 }
 
+// Link is os.Link. File systems without hard links answer EPERM.
+func (OS) Link(from, to string) error {
+	err := os.Link(from, to)
+	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EMLINK) {
+		err = &os.LinkError{Op: "link", Old: from, New: to, Err: errors.ErrUnsupported}
+	}
+	return err
+}
+
 // Remove is os.Remove.
 func (OS) Remove(name string) error { return os.Remove(name) }
 

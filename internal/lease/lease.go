@@ -3,21 +3,31 @@
 //
 //	{"host", "boot", "pid", "start", "command", "since", "token", "heartbeats", "time"}
 //
-// that its owner rewrites every few seconds. A process that finds a lease checks
-// whether the owner is alive: by the process table if the owner runs on the same
-// machine, else by watching whether the heartbeat counter changes. It takes over
-// the lease of a dead owner.
+// whose counter of heartbeats its owner increments every few seconds. A process that
+// finds a lease checks whether the owner is alive: by the process table if the owner
+// runs on the same machine, else by watching whether the counter changes. It takes
+// over the lease of a dead owner.
+//
+// At most one process writes, also if an owner was suspended, lost its lease and
+// continues, if clocks differ, and on shared folders that show old content for a while:
+//
+//   - A lease appears by a hard link and disappears by a rename, which fail if another
+//     process was faster, so no process replaces the lease of another one.
+//   - It is read through a new hard link, whose content no client of a network file
+//     system has kept.
+//   - Heartbeats are written into the file that the owner created, wherever its name
+//     is, so a late one does not reach the lease of the next owner.
+//   - Owners publish within Guard, under the file lock under which leases are taken.
+//     Where a file system lacks locks, the next owner removes what its predecessor has
+//     not published, before it writes.
+//   - Only differences of time on one machine count, never its date.
 package lease
 
 import (
-	"bytes"
-	"crypto/rand"
-	"encoding/hex"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -26,8 +36,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/ensemble-weather/ensemble/internal/exit"
-	"github.com/ensemble-weather/ensemble/internal/filesystem"
-	"github.com/ensemble-weather/ensemble/internal/redact"
 )
 
 // Time between two heartbeats of a lease, and time without a heartbeat after which
@@ -37,29 +45,13 @@ var (
 	leaseTimeout      = 4 * heartbeatInterval
 )
 
-// owner is the content of a lease.
-type owner struct {
-	Host string `json:"host"`
-	// boot id and PID namespace: differs between boots of a machine and between
-	// containers
-	Boot string `json:"boot"`
-	PID  int    `json:"pid"`
-	// start of the process in clock ticks since boot, because PIDs are reused
-	Start   string `json:"start"`
-	Command string `json:"command"`
-	// when the lease was taken; informative, as clocks are not compared
-	Since      string `json:"since"`
-	Token      string `json:"token"`
-	Heartbeats uint64 `json:"heartbeats"`
-	Time       string `json:"time"` // of the last heartbeat; informative
-}
-
-// Lease is a lease that this process holds and renews. File locks alone are not
-// sufficient, because some network file systems lack them; they only serialise the
-// taking of leases.
+// Lease is a lease that this process holds and renews.
 type Lease struct {
 	path, what string
+	machine    machine
 	me         owner
+	file       file // of the lease, whatever its name is by now
+	looks      atomic.Uint64
 	stop       chan struct{}
 	done       sync.WaitGroup
 	once       sync.Once
@@ -79,8 +71,11 @@ var ErrHeld = errors.New("another process holds the lease")
 // Errors: exit 73 wrapping ErrHeld if the owner is alive or may be, with the owner and
 // its times; those of creating the file.
 // Cost: at once if the owner is known to be dead or alive, else up to leaseTimeout.
-func Take(path, what string) (*Lease, error) {
-	l := &Lease{path: path, what: what, me: thisProcess(), stop: make(chan struct{})}
+func Take(path, what string) (*Lease, error) { return takeOn(thisMachine{}, path, what) }
+
+// takeOn takes a lease on a machine.
+func takeOn(m machine, path, what string) (*Lease, error) {
+	l := &Lease{path: path, what: what, machine: m, me: m.owner(), stop: make(chan struct{})}
 	var silent owner // owner on another machine without a heartbeat
 	for {
 		far, err := l.claim(silent)
@@ -91,7 +86,7 @@ func Take(path, what string) (*Lease, error) {
 			l.done.Go(l.heartbeat)
 			return l, nil
 		}
-		beats, err := watch(path, *far)
+		beats, err := l.watch(*far)
 		if err != nil {
 			return nil, exit.CreateError(path, err)
 		}
@@ -113,87 +108,114 @@ func (l *Lease) claim(silent owner) (far *owner, err error) {
 		return nil, err
 	}
 	defer release()
-	old, err := readOwner(l.path)
+	old, err := l.look()
 	switch {
 	case errors.Is(err, os.ErrNotExist):
 	case err != nil:
 		return nil, exit.CreateError(l.path, err)
 	case old.Host == l.me.Host && old.Boot == l.me.Boot:
-		if start, err := processStart(old.PID); err == nil && start == old.Start {
+		if l.machine.isRunning(old) {
 			return nil, heldError(l.path, l.what, old, "its process is running")
 		}
+		err = l.setAside(old)
 	case old.Token != "" && (old.Token != silent.Token || old.Heartbeats != silent.Heartbeats):
 		return &old, nil
+	default:
+		err = l.setAside(old)
 	}
-	if err := exit.CreateError(l.path, l.write()); err != nil {
-		return nil, err
+	if err == nil || errors.Is(err, os.ErrNotExist) {
+		err = l.place(guarded)
 	}
-	if !guarded { // without file locks the last of two writers wins: wait until it is visible
-		time.Sleep(200 * time.Millisecond)
-		if now, err := readOwner(l.path); err != nil || now.Token != l.me.Token {
-			return nil, heldError(l.path, l.what, now, "it was taken at the same moment")
+	if errors.Is(err, os.ErrExist) {
+		now, _ := l.look() // gone again: an unknown owner
+		return nil, heldError(l.path, l.what, now, "it was taken at the same moment")
+	}
+	if err != nil {
+		return nil, exit.CreateError(l.path, err)
+	}
+	if guarded {
+		if err := l.removeTemporary(); err != nil {
+			return nil, errors.Join(exit.CreateError(dir, err), l.end())
 		}
-		return nil, nil
-	}
-	if err := l.removeTemporary(); err != nil {
-		return nil, errors.Join(exit.CreateError(dir, err), l.Release())
 	}
 	return nil, nil
 }
 
-// IsAbandoned reports whether a file is a lease whose owner was a process of this
-// machine and has ended, or one that a power failure has emptied. An owner on another
-// machine or in another container cannot be judged from here, so its lease is not
-// abandoned.
-func IsAbandoned(path string) bool {
-	o, err := readOwner(path)
-	if err == nil && o.Token == "" {
-		return true
+// setAside removes the lease of a dead owner. If another process has replaced it since
+// it was read, which only file systems without locks allow, that lease comes back.
+//
+// Errors: os.ErrExist if the lease is another one; those of the file system.
+func (l *Lease) setAside(dead owner) error {
+	aside := temporaryPrefix(l.path) + l.me.Token + "-dead"
+	if err := l.machine.rename(l.path, aside); err != nil {
+		return err
 	}
-	if me := thisProcess(); err != nil || o.Host != me.Host || o.Boot != me.Boot {
-		return false
+	moved, err := readOwner(l.machine, aside)
+	if err == nil && (moved.Token != dead.Token || moved.Heartbeats != dead.Heartbeats) {
+		if err = l.machine.link(aside, l.path); err == nil || errors.Is(err, errors.ErrUnsupported) {
+			err = os.ErrExist
+		}
 	}
-	start, err := processStart(o.PID)
-	return err != nil || start != o.Start
+	return errors.Join(err, l.machine.remove(aside))
 }
 
-// heldError returns the error of a lease that another process holds. The command of the
-// owner had its secrets removed before it was written (package redact).
-func heldError(path, what string, o owner, why string) error {
-	if o.Command != "" {
-		why += ": " + o.Command
-	}
-	return &exit.Error{Code: exit.CannotWrite, What: what + " is in use", At: fmt.Sprintf("%s, host %s, pid %d%s", path, o.Host, o.PID, o.age()), Why: why,
-		Fix: "choose another directory, or wait", Err: ErrHeld}
-}
-
-// age describes when the lease was taken and when its last heartbeat was, by the
-// clocks of the two machines.
-func (o owner) age() string {
-	since, err := time.Parse(time.RFC3339, o.Since)
+// place creates the lease where there is none. Its folder is not synced, because no owner
+// survives a power failure.
+//
+// Errors: os.ErrExist if there is one; those of the file system.
+func (l *Lease) place(guarded bool) error {
+	text, err := l.me.text()
 	if err != nil {
-		return ""
+		return err
 	}
-	text := fmt.Sprintf(", since %s", o.Since)
-	if d := time.Since(since).Round(time.Second); d >= 0 {
-		text += fmt.Sprintf(" (%s)", d)
+	tmp := temporaryPrefix(l.path) + l.me.Token
+	if l.file, err = l.machine.create(tmp, text); err == nil {
+		err = l.machine.link(tmp, l.path)
 	}
-	last, err := time.Parse(time.RFC3339, o.Time)
-	if err != nil {
-		return text
+	if errors.Is(err, errors.ErrUnsupported) {
+		if err = l.machine.rename(tmp, l.path); err != nil || guarded {
+			return err
+		}
+		// Without links and locks the last of two writers wins: wait until it is visible.
+		l.machine.sleep(200*time.Millisecond, nil)
+		if now, err := readOwner(l.machine, l.path); err != nil || now.Token != l.me.Token {
+			return os.ErrExist
+		}
+		return nil
 	}
-	if d := time.Since(last).Round(time.Second); d < -heartbeatInterval { // or this machine's clock was set back
-		return text + fmt.Sprintf(", its clock is %s ahead", -d)
-	} else {
-		return text + fmt.Sprintf(", alive %s ago", max(d, 0))
+	if e := l.machine.remove(tmp); err == nil { // on a full disk an empty file may be left
+		err = e
 	}
+	return err
 }
 
-// watch reports whether a lease changes within the timeout. Only differences count, not
-// times, because the clocks of two machines differ.
-func watch(path string, o owner) (bool, error) {
-	for deadline := time.Now().Add(leaseTimeout); time.Now().Before(deadline); time.Sleep(heartbeatInterval / 5) {
-		now, err := readOwner(path)
+// look reads the lease through a new hard link, so that the answer comes from the disk,
+// not from what this machine remembers of a network file system.
+func (l *Lease) look() (owner, error) {
+	at := temporaryPrefix(l.path) + l.me.Token + "-" + strconv.FormatUint(l.looks.Add(1), 10)
+	for range 3 { // an owner that begins removes such files
+		err := l.machine.link(l.path, at)
+		if errors.Is(err, os.ErrNotExist) {
+			return owner{}, err
+		}
+		if err != nil { // no hard links, or no space for one
+			break
+		}
+		o, err := readOwner(l.machine, at)
+		if gone := l.machine.remove(at); err == nil || !errors.Is(err, os.ErrNotExist) {
+			if errors.Is(gone, os.ErrNotExist) {
+				gone = nil
+			}
+			return o, errors.Join(err, gone)
+		}
+	}
+	return readOwner(l.machine, l.path)
+}
+
+// watch reports whether a lease changes within the timeout.
+func (l *Lease) watch(o owner) (bool, error) {
+	for begin := l.machine.now(); l.machine.now()-begin < leaseTimeout; l.machine.sleep(heartbeatInterval/5, nil) {
+		now, err := l.look()
 		if errors.Is(err, os.ErrNotExist) {
 			return false, nil
 		}
@@ -213,64 +235,75 @@ func watch(path string, o owner) (bool, error) {
 // Source: flock(2); on NFS Linux implements it by byte-range locks, which a server may
 // refuse.
 func (l *Lease) lockTaking(dir string) (release func(), guarded bool, err error) {
-	f, err := filesystem.Open(dir)
-	if err != nil {
-		return nil, false, exit.CreateError(dir, err)
-	}
 	for range 600 { // another process holds the lock only briefly
-		err = filesystem.Flock(f, unix.LOCK_EX|unix.LOCK_NB)
+		release, guarded, err = l.machine.lock(dir)
 		if !errors.Is(err, unix.EWOULDBLOCK) {
-			break
+			return release, guarded, exit.CreateError(dir, err)
 		}
-		time.Sleep(50 * time.Millisecond)
+		l.machine.sleep(50*time.Millisecond, nil)
 	}
-	if errors.Is(err, unix.EWOULDBLOCK) {
-		f.Close()
-		return nil, false, &exit.Error{Code: exit.CannotWrite, What: l.what + " is in use", At: dir,
-			Why: "another process is starting in it", Fix: "choose another directory, or wait", Err: ErrHeld}
-	}
-	return func() { f.Close() }, err == nil, nil // closing the file releases the lock
+	return nil, false, &exit.Error{Code: exit.CannotWrite, What: l.what + " is in use", At: dir,
+		Why: "another process is starting in it", Fix: "choose another directory, or wait", Err: ErrHeld}
 }
 
 // heartbeat renews the heartbeat until Release, and detects a takeover. Only this
 // goroutine changes l.me after claim.
 func (l *Lease) heartbeat() {
-	tick := time.NewTicker(heartbeatInterval)
-	defer tick.Stop()
-	for {
-		select {
-		case <-l.stop:
+	for l.machine.sleep(heartbeatInterval, l.stop) {
+		if l.isLost() {
 			return
-		case <-tick.C:
-		}
-		if now, err := readOwner(l.path); err != nil || now.Token != l.me.Token {
-			if err == nil || errors.Is(err, os.ErrNotExist) {
-				l.taken.Store(true)
-				return
-			}
-			continue // a failed read does not prove a takeover
 		}
 		l.me.Heartbeats++
-		if l.write() != nil {
-			continue // the next heartbeat retries; the risk is a takeover, not a wrong result
+		if text, err := l.me.text(); err == nil {
+			_ = l.file.overwrite(text) // the next heartbeat retries; the risk is a takeover, not a wrong result
 		}
 	}
 }
 
+// isLost reports whether another process has taken the lease. A failed read does not
+// prove it.
+func (l *Lease) isLost() bool {
+	now, err := l.look()
+	if err == nil && now.Token != l.me.Token || errors.Is(err, os.ErrNotExist) {
+		l.taken.Store(true)
+	}
+	return l.taken.Load()
+}
+
 // CheckHeld returns an error if another process took over the lease, which can
-// happen if this process was suspended for long. A nil Lease is never lost.
+// happen if this process was suspended for long. It reads the lease. A nil Lease is
+// never lost.
 //
 // Errors: exit 73 wrapping ErrHeld, with the present owner; nil while this process
 // holds the lease.
 func (l *Lease) CheckHeld() error {
-	if l == nil || !l.taken.Load() {
+	if l == nil || !l.taken.Load() && !l.isLost() {
 		return nil
 	}
-	now, err := readOwner(l.path)
+	now, err := l.look()
 	if err != nil {
 		now = owner{Host: "unknown"}
 	}
 	return heldError(l.path, l.what, now, "it took the lease while this process was suspended")
+}
+
+// Guard calls f, which publishes, while this process holds the lease and no other
+// process can take it. On file systems without locks the lease may be lost while f runs.
+//
+// Errors: those of CheckHeld and f; exit 73 if other processes hold the file lock.
+func (l *Lease) Guard(f func() error) error {
+	if l == nil {
+		return f()
+	}
+	release, _, err := l.lockTaking(filepath.Dir(l.path))
+	if err != nil {
+		return err
+	}
+	defer release()
+	if err := l.CheckHeld(); err != nil {
+		return err
+	}
+	return f()
 }
 
 // Release stops the heartbeat and removes the lease if this process still holds it.
@@ -283,29 +316,20 @@ func (l *Lease) Release() error {
 	l.once.Do(func() {
 		close(l.stop)
 		l.done.Wait()
-		if now, e := readOwner(l.path); e == nil && now.Token == l.me.Token {
-			err = filesystem.Remove(l.path)
+		if release, _, e := l.lockTaking(filepath.Dir(l.path)); e == nil { // else another process is suspended with the lock
+			defer release()
 		}
+		err = l.end()
 	})
 	return err
 }
 
-// write replaces the lease file atomically. It is not synced to the disk, because no
-// owner survives a power failure. Readers see the old or the new content, never a part.
-func (l *Lease) write() error {
-	l.me.Time = time.Now().UTC().Format(time.RFC3339)
-	text, err := json.Marshal(l.me)
-	if err != nil {
-		return err
+// end removes the lease if this process still holds it, and closes its file.
+func (l *Lease) end() (err error) {
+	if now, e := l.look(); e == nil && now.Token == l.me.Token {
+		err = l.machine.remove(l.path)
 	}
-	tmp := temporaryPrefix(l.path) + l.me.Token
-	if err = filesystem.WriteFile(tmp, append(text, '\n'), 0o644); err == nil {
-		err = filesystem.Rename(tmp, l.path)
-	}
-	if err != nil {
-		filesystem.Remove(tmp) // on a full disk an empty file may be left
-	}
-	return err
+	return errors.Join(err, l.file.close())
 }
 
 // temporaryPrefix returns the path prefix of temporary files of a lease.
@@ -322,70 +346,13 @@ func IsLeaseFile(file, path string) bool {
 // them: this process holds the lease and the lock.
 func (l *Lease) removeTemporary() error {
 	dir := filepath.Dir(l.path)
-	entries, err := filesystem.ReadDir(dir)
-	for _, e := range entries {
-		if file := filepath.Join(dir, e.Name()); strings.HasPrefix(file, temporaryPrefix(l.path)) {
-			if gone := filesystem.Remove(file); !errors.Is(gone, os.ErrNotExist) {
+	names, err := l.machine.list(dir)
+	for _, name := range names {
+		if file := filepath.Join(dir, name); strings.HasPrefix(file, temporaryPrefix(l.path)) {
+			if gone := l.machine.remove(file); !errors.Is(gone, os.ErrNotExist) {
 				err = errors.Join(err, gone)
 			}
 		}
 	}
 	return err
-}
-
-// readOwner reads a lease. A file that cannot be parsed has the zero owner, which
-// is not alive.
-//
-// Errors: those of reading the file, such as os.ErrNotExist.
-func readOwner(path string) (owner, error) {
-	text, err := filesystem.ReadFile(path)
-	if err != nil {
-		return owner{}, err
-	}
-	var o owner
-	if json.Unmarshal(text, &o) != nil {
-		return owner{}, nil
-	}
-	return o, nil
-}
-
-// thisProcess describes this process. Where the system lacks /proc, parts are empty, and
-// all owners are judged by their heartbeats.
-func thisProcess() owner {
-	var o owner
-	o.Host, _ = os.Hostname() // an empty name is enough: the boot id distinguishes machines
-	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	if err == nil {
-		o.Boot = strings.TrimSpace(string(boot))
-	}
-	if ns, err := os.Readlink("/proc/self/ns/pid"); err == nil { // containers have separate PID namespaces
-		o.Boot += " " + ns
-	}
-	o.PID = os.Getpid()
-	o.Start, _ = processStart(o.PID) // without /proc the heartbeat alone shows that a process is alive
-	o.Command = redact.Text(strings.Join(append([]string{filepath.Base(os.Args[0])}, os.Args[1:]...), " "))
-	o.Since = time.Now().UTC().Format(time.RFC3339)
-	token := make([]byte, 16)
-	rand.Read(token) // never fails (crypto/rand)
-	o.Token = hex.EncodeToString(token)
-	return o
-}
-
-// processStart returns the start time of a process, field 22 of /proc/PID/stat
-// (proc(5)).
-func processStart(pid int) (string, error) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return "", err
-	}
-	// Field 2, the command, may contain spaces and parentheses; the last
-	// parenthesis ends it.
-	fields := bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:])
-	if len(fields) < 20 {
-		return "", fmt.Errorf("/proc/%d/stat has %d fields", pid, len(fields))
-	}
-	if s := string(fields[0]); s == "Z" || s == "X" {
-		return "", os.ErrProcessDone
-	}
-	return string(fields[19]), nil
 }

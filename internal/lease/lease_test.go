@@ -179,7 +179,7 @@ func FuzzOwner(f *testing.F) {
 		if err := os.WriteFile(path, text, 0o644); err != nil {
 			t.Fatal(err)
 		}
-		o, err := readOwner(path)
+		o, err := readOwner(thisMachine{}, path)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -188,4 +188,18 @@ func FuzzOwner(f *testing.F) {
 			t.Errorf("%q: %q", text, exit.OneLine(e))
 		}
 	})
+}
+
+// TestEmptied: a lease that a power failure has emptied or filled with zeros is abandoned; one that is being read while it is
+// written, or that is none, is not.
+func TestEmptied(t *testing.T) {
+	for text, want := range map[string]bool{"": true, "\x00\x00\x00": true, `{"host": "`: false, "{}": false} {
+		path := filepath.Join(t.TempDir(), "a.lock")
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if got := IsAbandoned(path); got != want {
+			t.Errorf("%q: %v, want %v", text, got, want)
+		}
+	}
 }

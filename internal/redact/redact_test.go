@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-func TestText(t *testing.T) {
+// Secrets in addresses, variables, JSON and command lines are replaced; other text is unchanged.
+func TestFault47Secrets(t *testing.T) {
 	for _, c := range []struct{ in, want string }{
 		{"https://user:pa55w0rd@host/a?x=1", "https://***@host/a?x=1"},
 		{"open https:/user:pa55w0rd@host: no such file", "open https:/***@host: no such file"},

@@ -88,7 +88,7 @@ func hostile(dir string) {
 }
 
 // A process in the sandbox reads what it was given, and does nothing else.
-func TestHostile(t *testing.T) {
+func TestFault46(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.Mkdir(filepath.Join(dir, "given"), 0o777); err != nil {
 		t.Fatal(err)

@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -25,6 +26,7 @@ type Options struct {
 	Children int           // maximum number of children; 0 means one per processor, at most 8
 	Memory   int64         // address space of each child in bytes; 0 means 6 GiB
 	Deadline time.Duration // wall time of one attempt at a request; 0 means one minute
+	Records  *slog.Logger  // receives what restricts the first child; nil is silent
 }
 
 // check returns the options with their defaults.
@@ -62,6 +64,7 @@ type Pool struct {
 	readers chan *child // one slot per child that may run; nil if it has not been started
 	writers chan *child // the same, of those that write files
 	once    sync.Once
+	logged  sync.Once // what restricts the first child
 	mu      sync.Mutex
 	read    []string // folders of the files of all calls, at most maxFolders, which new readers may open; replaced, never changed
 	output  string   // folder below which writers write; "": each in that of its file
@@ -143,12 +146,21 @@ func (p *Pool) outputOf(folder string) string {
 	return folder
 }
 
+// startChild starts a child and records what restricts the first one.
+func (p *Pool) startChild(ctx context.Context, r rights) (*child, error) {
+	c, err := startChild(ctx, p.opt, r)
+	if err == nil && p.opt.Records != nil {
+		p.logged.Do(func() { p.opt.Records.Info("decoding program started", "sandbox", c.sandbox) })
+	}
+	return c, err
+}
+
 // start starts the child of a free slot, if it has none.
 func (p *Pool) start(slots chan *child, r rights) {
 	slot := <-slots
 	defer func() { slots <- slot }()
 	if slot == nil {
-		slot, _ = startChild(context.Background(), p.opt, r)
+		slot, _ = p.startChild(context.Background(), r)
 	}
 }
 
@@ -304,7 +316,7 @@ func (p *Pool) Do(ctx context.Context, c Call) error {
 	}
 	for attempt := 0; ; attempt++ {
 		if slot == nil {
-			if slot, err = startChild(ctx, p.opt, may); err != nil {
+			if slot, err = p.startChild(ctx, may); err != nil {
 				return err
 			}
 		}
@@ -351,7 +363,7 @@ func (p *Pool) Sandbox(ctx context.Context) (string, error) {
 	defer func() { p.readers <- slot }()
 	if slot == nil {
 		var err error
-		if slot, err = startChild(ctx, p.opt, rights{read: p.folders("")}); err != nil {
+		if slot, err = p.startChild(ctx, rights{read: p.folders("")}); err != nil {
 			return "", err
 		}
 	}

@@ -61,10 +61,14 @@ type gridParameters struct {
 	rotated              bool  // la and lo are relative to the rotated pole in mapping
 	projected            bool  // a map projection: only la1, lo1, dx, dy and mapping are used
 	dx, dy               float64
+	dj                   increment      // between rows; zero if not given
 	mapping              map[string]any // CF grid mapping attributes; nil without a projection
 	semiMajor, semiMinor float64
 	windAlongAxes        bool // bit 5 of the resolution and component flags
 }
+
+// increment is a distance between grid points, and the unit in which it is coded.
+type increment struct{ degrees, unit float64 }
 
 // A small message with a large grid is a constant field, or damage that requests
 // memory. Above smallGrid points, each byte of the message may represent at most
@@ -160,7 +164,7 @@ func (a gridParameters) latitudes(n int) ([]float64, *Fault) {
 		return nil, faultf("invalid grid", "scanning mode %d contradicts latitudes %g to %g", a.scan, a.la1, a.la2)
 	}
 	if a.gaussian == 0 {
-		return linspace(north, south, n), nil
+		return linspace(north, south, n), a.checkRowDistance(north-south, n)
 	}
 	all := ensemble.GaussianLatitudes(2 * a.gaussian)
 	// A limited area has the rows between its first and last latitude, which are
@@ -173,6 +177,16 @@ func (a gridParameters) latitudes(n int) ([]float64, *Fault) {
 		return nil, faultf("invalid grid", "%d rows from %g to %g are not Gaussian latitudes of number %d", n, north, south, a.gaussian)
 	}
 	return all[first : first+n], nil
+}
+
+// checkRowDistance compares Dj with n rows over a number of degrees. Rounded distances add up to less than half a row, or to
+// the rounding of each.
+func (a gridParameters) checkRowDistance(degrees float64, n int) *Fault {
+	rows := float64(n - 1)
+	if a.dj.degrees == 0 || n < 2 || math.Abs(a.dj.degrees*rows-degrees) <= max(degrees/rows/2, a.dj.unit*rows) {
+		return nil
+	}
+	return faultf("invalid grid", "%d rows from latitude %g to %g are %g degrees apart, not %g (Dj)", n, a.la1, a.la2, degrees/rows, a.dj.degrees)
 }
 
 // linspace returns n equidistant numbers from a to b.
@@ -369,6 +383,15 @@ func projectedGrid(a gridParameters) (def ParsedGrid, fault *Fault) {
 // Source: FM 92 GRIB1, code table 7; FM 92 GRIB2, flag table 3.3.
 const windAlongAxes = 0x08
 
+// Bits of the resolution and component flags that declare increments as given: of both directions in edition 1, of j in
+// edition 2.
+//
+// Source: FM 92 GRIB1, code table 7; FM 92 GRIB2, flag table 3.3.
+const (
+	incrementsGiven1   = 0x80
+	rowIncrementGiven2 = 0x10
+)
+
 // Values of Ni and Nj for reduced grids: missing (all bits 1) in two and in four
 // octets.
 const (
@@ -393,6 +416,9 @@ func parseGrid1(o Octets) (gridParameters, string, *Fault) {
 	}
 	if reason, found := unsupported1[kind]; found {
 		return a, reason, nil
+	}
+	if (kind == 0 || kind == 10) && o.U1(17)&incrementsGiven1 != 0 && o.U2(26) != missingCount1 {
+		a.dj = increment{float64(o.U2(26)) / 1e3, 1e-3}
 	}
 	if kind == 4 {
 		if a.gaussian = o.U2(26); a.gaussian == 0 || a.gaussian > maxGaussian {
@@ -485,6 +511,9 @@ func parseGrid2(o Octets) (gridParameters, string, *Fault) {
 		}
 		a.la1, a.lo1, a.la2, a.lo2 = float64(o.S4(47))*unit, float64(o.S4(51))*unit, float64(o.S4(56))*unit, float64(o.S4(60))*unit
 		a.scan, a.windAlongAxes = o.U1(72), o.U1(55)&windAlongAxes != 0
+		if template != 40 && o.U1(55)&rowIncrementGiven2 != 0 && o.U4(68) != missingCount2 {
+			a.dj = increment{float64(o.U4(68)) * unit, unit}
+		}
 		if template == 40 {
 			if n := o.U4(68); n == 0 || n > maxGaussian {
 				return a, "", faultf("invalid grid", "Gaussian number %d", n)

@@ -77,27 +77,54 @@ func scan(ctx context.Context, r io.ReaderAt, size int64, visit visitor) (Result
 			}
 			continue
 		}
-		if start > junkFrom && isJunk(res.Faults, junkFrom) && !isPadding(r, junkFrom, start) {
-			res.Junk = append(res.Junk, Junk{junkFrom, start - junkFrom})
+		if res.between(r, junkFrom, start) {
+			m.Number++
 		}
 		res.Messages = append(res.Messages, m)
 		off = start + m.Length
 		junkFrom = off
 	}
-	if size > junkFrom && isJunk(res.Faults, junkFrom) && !isPadding(r, junkFrom, size) {
-		res.Junk = append(res.Junk, Junk{junkFrom, size - junkFrom})
-	}
+	res.between(r, junkFrom, size)
 	return res, nil
 }
 
-// isPadding reports whether a gap holds only zeros. Archives fill blocks with them.
-func isPadding(r io.ReaderAt, from, to int64) bool {
-	var b [8 << 10]byte
-	if to-from > int64(len(b)) {
+// between records what lies between two messages: nothing, padding or junk. Zeros of the length of the message before them are
+// a message that was overwritten, which lost reports.
+func (res *Result) between(r io.ReaderAt, from, to int64) (lost bool) {
+	if to <= from || !isJunk(res.Faults, from) {
 		return false
 	}
-	n, _ := r.ReadAt(b[:to-from], from)
-	return int64(n) == to-from && len(bytes.Trim(b[:n], "\x00")) == 0
+	if n := len(res.Messages); n > 0 && to-from == res.Messages[n-1].Length && isZero(r, from, to) {
+		f := faultf("zeros in place of a message", "%d bytes are zero, as many as the message before them has", to-from)
+		f.Message, f.Offset = len(res.Messages)+len(res.Faults)+1, from
+		res.Faults = append(res.Faults, f)
+		return true
+	}
+	if !isPadding(r, from, to) {
+		res.Junk = append(res.Junk, Junk{from, to - from})
+	}
+	return false
+}
+
+// maxPadding bounds the zeros with which archives fill blocks.
+const maxPadding = 8 << 10
+
+// isPadding reports whether a gap holds only zeros. Archives fill blocks with them.
+func isPadding(r io.ReaderAt, from, to int64) bool {
+	return to-from <= maxPadding && isZero(r, from, to)
+}
+
+// isZero reports whether a range of bytes holds only zeros.
+func isZero(r io.ReaderAt, from, to int64) bool {
+	var b [8 << 10]byte
+	for from < to {
+		n, _ := r.ReadAt(b[:min(int64(len(b)), to-from)], from)
+		if n == 0 || len(bytes.Trim(b[:n], "\x00")) > 0 {
+			return false
+		}
+		from += int64(n)
+	}
+	return true
 }
 
 // isJunk reports whether the bytes from off are junk. It is false for the remains

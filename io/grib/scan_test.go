@@ -7,6 +7,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/ensemble-weather/ensemble/internal/testdata"
@@ -167,6 +168,22 @@ func TestIsImplausible(t *testing.T) {
 	}{{1, 0, false}, {1 << 22, 100, false}, {1<<22 + 1, 100, true}, {1 << 28, 1 << 20, true}, {1 << 24, 1 << 20, false}, {1 << 24, 1 << 24 / 200, true}, {1 << 24, 1<<24/200 + 1, false}} {
 		if got := IsImplausible(c.points, c.bytes); got != c.want {
 			t.Errorf("%d points in %d bytes: %v", c.points, c.bytes, got)
+		}
+	}
+}
+
+// Up to 8 KiB of zeros between and behind messages are padding; longer gaps, and those with other bytes, are junk.
+func TestPadding(t *testing.T) {
+	m := load(t, "formats", "grib1/regular_ll_simple_8bit.grib1")
+	other := make([]byte, 8<<10)
+	other[len(other)-1] = 1
+	for _, c := range []struct {
+		gap  []byte
+		junk int
+	}{{make([]byte, 1), 0}, {make([]byte, 8<<10), 0}, {make([]byte, 8<<10+1), 2}, {make([]byte, 9<<10), 2}, {make([]byte, 1<<20), 2}, {other, 2}} {
+		idx := index(t, slices.Concat(m, c.gap, m, c.gap))
+		if len(idx.Messages) != 2 || len(idx.Faults) != 0 || len(idx.Junk) != c.junk {
+			t.Errorf("gaps of %d bytes: %d messages, %d faults, %d gaps reported, want %d", len(c.gap), len(idx.Messages), len(idx.Faults), len(idx.Junk), c.junk)
 		}
 	}
 }

@@ -133,6 +133,9 @@ func Publish(ctx context.Context, enc Encoder, root string, p *Product, pub Publ
 		defer func() { err = errors.Join(err, pub.Lock.Release()) }()
 	}
 	dir := InitDir(root, p.Init)
+	if err := RefuseLink(dir); err != nil {
+		return nil, false, err
+	}
 	m = pub.Manifest(p)
 	if old, err := FindPublished(dir, m, pub.Overwrite, pub.Accepted); err != nil || old != nil {
 		return old, old != nil, err
@@ -155,11 +158,14 @@ func Publish(ctx context.Context, enc Encoder, root string, p *Product, pub Publ
 	if err := manifest.Write(stage, m); err != nil {
 		return nil, false, err
 	}
-	if err := pub.Lock.CheckHeld(); err != nil {
+	err = pub.Lock.Guard(func() error {
+		if err := RefuseLink(dir); err != nil { // that appeared meanwhile
+			return err
+		}
+		return exit.CreateError(dir, putInPlace(stage, dir, m))
+	})
+	if err != nil {
 		return nil, false, err
-	}
-	if err := putInPlace(stage, dir, m); err != nil {
-		return nil, false, exit.CreateError(dir, err)
 	}
 	return m, false, nil
 }

@@ -504,7 +504,11 @@ func (c *inputCheck) checkMembers(e Expectation) {
 		c.faults = append(c.faults, input.Fault{Kind: input.FaultMissing, What: "member " + ensemble.MemberRanges(gap) + " is missing everywhere", At: at,
 			Why: "the input has members " + ensemble.MemberRanges(m)})
 	case stated > len(m):
-		c.faults = append(c.faults, input.Fault{Kind: input.FaultMissing, What: fmt.Sprintf("the input has %d members, of %d by its headers", len(m), stated), At: at,
+		absent := ""
+		if m[0] == 1 {
+			absent = ", without member 0, the control"
+		}
+		c.faults = append(c.faults, input.Fault{Kind: input.FaultMissing, What: fmt.Sprintf("the input has %d members, of %d by its headers%s", len(m), stated, absent), At: at,
 			Why: "the input has members " + ensemble.MemberRanges(m)})
 	}
 }

@@ -21,7 +21,7 @@ import (
 var wantFaults = map[string]string{
 	"member_missing": "member 4 is missing everywhere", "member_twice_same": "in the input twice with equal values",
 	"member_number_twice_other_values": "two messages describe the same field and differ", "member_is_copy_of_another": "members 3, 5 of initialisation 2012-09-20T00:00Z are copies",
-	"member_from_other_day": "initialisations are mixed", "member_with_other_step": "member 6 is missing at lead 96h", "member_on_shifted_grid": "grids differ",
+	"member_from_other_day": "initialisations are mixed", "member_with_other_step": "member 6 is missing at lead 96h", "member_on_shifted_grid": "(Dj)",
 	"member_constant": "1 field of z at 500hPa almost constant", "member_zero_range": "1 field of z at 500hPa with the same value at all points",
 	"member_values_absurd": "values of z at 500hPa are outside", "only_one_member": "one member has no spread",
 	"scale_factor_zero": "scale_factor is 0", "scale_factor_nan": "scale_factor is NaN", "units_unknown": `unit "?" of 2t cannot be converted to K`, "all_fill": "fields without any value",

@@ -19,6 +19,7 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/rundir"
 	"github.com/ensemble-weather/ensemble/io/decode"
+	"github.com/ensemble-weather/ensemble/io/product"
 )
 
 // forecaster is the model with its network and its fallback. It does not depend on the input.
@@ -47,7 +48,10 @@ func (p *prediction) load() (err error) {
 	if f.manifest, err = trained.ReadFinished(p.options.RunDir); err != nil {
 		return err
 	}
-	if p.pool, err = decode.NewPool(decode.Options{}); err != nil {
+	if err = product.RefuseLink(filepath.Join(p.options.Out, trained.ReferenceDir)); err != nil {
+		return err
+	}
+	if p.pool, err = decode.NewPool(decode.Options{Records: p.options.Records}); err != nil {
 		return err
 	}
 	if err = p.pool.StartWriter(p.options.Out); err != nil {

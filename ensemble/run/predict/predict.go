@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"time"
 
@@ -41,6 +42,7 @@ type Options struct {
 	Threads   int             // 0: all cores
 	Device    string          // "cpu" (also if empty), "cuda" or "auto"
 	Timings   setup.Timings   // measured times of kernels; the zero value keeps none
+	Records   *slog.Logger    // receives what restricts the decoding program; nil is silent
 	Precision string          // one of config.Precisions; empty: as in training
 	// Mesh distributes each initialisation over several ranks of an MPI job, such as "lat:2 lon:2". Empty: each
 	// rank predicts whole initialisations.

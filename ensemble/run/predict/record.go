@@ -9,6 +9,8 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/model"
 	"github.com/ensemble-weather/ensemble/ensemble/run/scoring"
 	"github.com/ensemble-weather/ensemble/ensemble/run/trained"
+	"github.com/ensemble-weather/ensemble/internal/atomicfile"
+	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/filesystem"
 	"github.com/ensemble-weather/ensemble/internal/manifest"
 	"github.com/ensemble-weather/ensemble/io/product"
@@ -53,14 +55,14 @@ func resultOf(root string, init ensemble.Init, m *product.Manifest, warnings []s
 // reportPublished reports a published initialisation, and saves the baselines with the first one. They are not saved
 // before, as a model that is refused must not replace the reference of another one.
 func (in *openInput) reportPublished(q *product.Product, fc *initForecast, first bool) error {
-	p, m := in.p, in.p.forecaster.model
+	p := in.p
 	if in.found.onExample != nil {
-		in.found.onExample(scoring.PredictionExample(m, scoring.Prediction{Init: q.Init, Used: q.Members, Control: q.Control, Fallback: q.Fallback != ""}, fc.stats, fc.out))
+		in.found.onExample(scoring.PredictionExample(p.forecaster.model, scoring.Prediction{Init: q.Init, Used: q.Members, Control: q.Control, Fallback: q.Fallback != ""}, fc.stats, fc.out))
 	}
 	if !first || !p.forecaster.hasReference() {
 		return nil
 	}
-	return m.SaveDescription(filepath.Join(p.options.Out, trained.ReferenceDir))
+	return p.forecaster.saveReference(p.options.Out)
 }
 
 // hasReference reports whether the model's baselines can be saved; files of a damaged model may be missing.
@@ -74,5 +76,34 @@ func (p *prediction) completeReference(first bool) error {
 	if _, err := filesystem.Stat(filepath.Join(dir, model.File)); !first || !errors.Is(err, fs.ErrNotExist) || !f.hasReference() || !f.ranks.IsRoot() {
 		return nil
 	}
-	return f.model.SaveDescription(dir)
+	return f.saveReference(p.options.Out)
+}
+
+// saveReference saves the baselines in the folder reference of the products. The folder is written beside and exchanged with
+// the old one, so that a link in its place is never followed.
+//
+// Errors: exit 73 if the folder is a symbolic link.
+func (f *forecaster) saveReference(out string) error {
+	dir := filepath.Join(out, trained.ReferenceDir)
+	if err := product.RefuseLink(dir); err != nil {
+		return err
+	}
+	stage, err := atomicfile.TempDir(out, "."+trained.ReferenceDir+".partial-")
+	if err != nil {
+		return exit.CreateError(dir, err)
+	}
+	defer filesystem.RemoveAll(stage)
+	if err := f.model.SaveDescription(stage); err != nil {
+		return err
+	}
+	if err = filesystem.Rename(stage, dir); err != nil {
+		err = filesystem.Exchange(stage, dir)
+	}
+	if errors.Is(err, errors.ErrUnsupported) {
+		return f.model.SaveDescription(dir)
+	}
+	if err != nil {
+		return exit.CreateError(dir, err)
+	}
+	return exit.CreateError(dir, filesystem.SyncDir(out))
 }

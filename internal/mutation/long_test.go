@@ -1,0 +1,72 @@
+//go:build long
+
+package mutation
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+var (
+	update = flag.Bool("update", false, "write testdata/survivors again")
+	seed   = flag.Uint64("seed", 0, "of the mutants that are drawn; 0: the date")
+)
+
+// guarding lists the packages that guard data, with the number of mutants that are drawn of each.
+var guarding = []struct {
+	pkg     string
+	files   []string // nil: all
+	mutants int
+}{
+	{"internal/atomicfile", nil, 60},
+	{"internal/manifest", nil, 60},
+	{"internal/lease", nil, 60},
+	{"internal/rundir", nil, 60},
+	{"engine/ckpt", nil, 100},
+	{"io/store", []string{"meta.go", "write.go"}, 40},
+	{"io/product", []string{"publish.go", "manifest.go"}, 40},
+	{"io/grib", []string{"scan.go"}, 40},
+	{"io/zarr", []string{"meta.go"}, 40},
+	{"postproc/score", []string{"crpsfair.go", "crpsplain.go", "accumulator.go", "period.go"}, 40},
+}
+
+// TestLongMutants draws mutants of the packages that guard data. Nine of ten must be noticed by the tests of their package. Survivors are
+// logged, and written to testdata/survivors by -update.
+func TestLongMutants(t *testing.T) {
+	if *seed == 0 {
+		*seed = uint64(time.Now().Unix() / 86400)
+	}
+	t.Logf("seed %d", *seed)
+	for _, g := range guarding {
+		t.Run(g.pkg, func(t *testing.T) {
+			limit := g.mutants
+			if *update {
+				limit = 0
+			}
+			r, err := Run(context.Background(), "github.com/ensemble-weather/ensemble/"+g.pkg, Options{Limit: limit, Seed: *seed, Files: g.files})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var b strings.Builder
+			fmt.Fprintf(&b, "%d of %d mutants noticed (%.0f %%), %d of them by the time limit\n", r.Killed, r.Mutants, 100*r.Rate(), r.TimedOut)
+			for _, m := range r.Survived {
+				fmt.Fprintln(&b, m)
+			}
+			t.Logf("%s: %s", g.pkg, b.String())
+			if r.Rate() < 0.9 {
+				t.Errorf("%s: tests noticed %.0f %% of the mutants, want 90 %%", g.pkg, 100*r.Rate())
+			}
+			if *update {
+				if err := os.WriteFile(filepath.Join("testdata", "survivors", strings.ReplaceAll(g.pkg, "/", "-")+".txt"), []byte(b.String()), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+		})
+	}
+}
