@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/manifest"
 	"github.com/ensemble-weather/ensemble/internal/version"
 )
 
@@ -34,8 +35,9 @@ func (t *trial) otherRun() string {
 		err = json.Unmarshal(record, &m)
 	}
 	delete(m, "model_checksum")
-	if record, _ = json.Marshal(m); err == nil {
-		err = errors.Join(os.WriteFile(model, append(text, '\n'), 0o644), os.WriteFile(filepath.Join(run, "manifest.json"), record, 0o644))
+	if record, _ = json.MarshalIndent(m, "", " "); err == nil {
+		_, err = manifest.Seal(record)
+		err = errors.Join(err, os.WriteFile(model, append(text, '\n'), 0o644), os.WriteFile(filepath.Join(run, "manifest.json"), record, 0o644))
 	}
 	if err != nil {
 		t.Fatal(err)
