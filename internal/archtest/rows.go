@@ -27,6 +27,7 @@ var rows = []row{
 	{"internal/dirglob", nil},
 	{"internal/dl", nil},
 	{"internal/exit", nil},
+	{"internal/faultnet", nil},
 	{"internal/faultfs", []string{"internal/filesystem"}},
 	{"internal/fetch", []string{"internal/exit", "internal/filesystem"}},
 	{"internal/fieldmath", nil},

@@ -190,7 +190,7 @@ func (l *Lease) place(guarded bool) error {
 }
 
 // look reads the lease through a new hard link, so that the answer comes from the disk,
-// not from what this machine remembers of a network file system.
+// not from the cache of a network file system.
 func (l *Lease) look() (owner, error) {
 	at := temporaryPrefix(l.path) + l.me.Token + "-" + strconv.FormatUint(l.looks.Add(1), 10)
 	for range 3 { // an owner that begins removes such files

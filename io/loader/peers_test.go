@@ -3,13 +3,17 @@ package loader
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/ensemble-weather/ensemble/internal/faultnet"
 )
 
 // Allocate implements PeerDataset.
@@ -108,52 +112,19 @@ func TestPeersReadOnce(t *testing.T) {
 	}
 }
 
-// between is a proxy in front of a peer.
-func between(t *testing.T, p *Peer, relay func(to, from net.Conn)) {
+// between puts a faulty network between a peer and those that ask it; faults are those of its replies.
+func between(t *testing.T, p *Peer, faults faultnet.Faults) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	proxy, err := faultnet.New(fmt.Sprintf("127.0.0.1:%d", p.Port), 40, func(int) (toServer, toClient faultnet.Faults) { return faultnet.Faults{}, faults })
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { l.Close() })
-	target := p.Port
-	p.Port = l.Addr().(*net.TCPAddr).Port
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			server, err := net.DialTCP("tcp", nil, &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: target})
-			if err != nil {
-				c.Close()
-				continue
-			}
-			go func() { _, _ = io.Copy(server, c); server.Close() }()
-			go func() { relay(c, server); c.Close() }()
-		}
-	}()
+	t.Cleanup(proxy.Close)
+	p.Port = proxy.Address().Port
 }
 
-// damage flips a bit of everything after the handshake.
-func damage(to, from net.Conn) {
-	proof := make([]byte, 32)
-	if _, err := io.ReadFull(from, proof); err != nil {
-		return
-	}
-	_, _ = to.Write(proof)
-	b := make([]byte, 100)
-	for {
-		n, err := from.Read(b)
-		if err != nil {
-			return
-		}
-		b[n-1] ^= 0x10
-		if _, err := to.Write(b[:n]); err != nil {
-			return
-		}
-	}
-}
+// proofBytes is the size of the first reply of a peer.
+const proofBytes = sha256.Size
 
 // Peers that reply incorrectly, not at all, or do not exist cost time but no
 // sample, and are reported.
@@ -164,9 +135,9 @@ func TestPeersFail(t *testing.T) {
 		spoil     func(t *testing.T, p *Peer)
 		asked     bool // repeatedly
 	}{
-		{"damaged", "rank: damaged reply", func(t *testing.T, p *Peer) { between(t, p, damage) }, true},
+		{"damaged", "rank: damaged reply", func(t *testing.T, p *Peer) { between(t, p, faultnet.Faults{From: proofBytes, Then: faultnet.Damage}) }, true},
 		{"silent", "rank: no reply within 2s", func(t *testing.T, p *Peer) {
-			between(t, p, func(to, from net.Conn) { _, _ = io.CopyN(to, from, 32+20); _, _ = io.Copy(io.Discard, from) })
+			between(t, p, faultnet.Faults{From: proofBytes + 20, Then: faultnet.Drop})
 		}, false},
 		{"a stranger", "cannot be reached", func(_ *testing.T, p *Peer) { p.Key[0]++ }, false},
 		{"absent", "cannot be reached", func(t *testing.T, p *Peer) {
@@ -216,7 +187,7 @@ func TestPeerEnds(t *testing.T) {
 	}
 
 	silent, _ := met(t, s, Options{Prefetch: 2, Memory: 9 * 8}, func(_ int, p *Peer) {
-		between(t, p, func(to, from net.Conn) { _, _ = io.CopyN(to, from, 32); _, _ = io.Copy(io.Discard, from) })
+		between(t, p, faultnet.Faults{From: proofBytes, Then: faultnet.Drop})
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	stream := silent[0].Stream(ctx, s.Reads(0))
@@ -234,6 +205,21 @@ func TestPeerEnds(t *testing.T) {
 		t.Error(c.PeerError)
 	}
 }
+
+// TestPeersOnBadNetwork: late replies are used, and connections that end in the middle of one cost no sample.
+func TestPeersOnBadNetwork(t *testing.T) {
+	s := Schedule{Seed: 5, Samples: 24, Epochs: 3, Batch: 4, Readers: 2, PadLastBatch: true}
+	for name, faults := range map[string]faultnet.Faults{"late": {Delay: 5 * time.Millisecond}, "cut": {From: proofBytes + 30, Then: faultnet.Cut}} {
+		all, _ := met(t, s, Options{Prefetch: 2, Memory: 9 * 8, PeerTimeout: patience}, func(_ int, p *Peer) { between(t, p, faults) })
+		sum := together(t, s, all, s.Reads)
+		if used := sum.Peers.Reads > 3; sum.PeerError != nil || used != (name == "late") {
+			t.Errorf("%s: %+v", name, sum)
+		}
+	}
+}
+
+// patience is the timeout for fast events; it allows for a busy machine.
+const patience = 2 * time.Minute
 
 // A client with a wrong key, or a request for an unknown sample, gets nothing.
 func TestUnknownClient(t *testing.T) {

@@ -23,7 +23,7 @@ func TestLongTimedRuns(t *testing.T) {
 	t.Logf("runs without timings, with them, and resumed without its table end with SHA-256 %s", sum)
 }
 
-// TestLongRankFailures: TestRankFailures with every signal on either rank.
+// TestLongRankFailures: TestFault37 and TestFault38 with every signal on either rank.
 func TestLongRankFailures(t *testing.T) {
 	checkRankFailures(t, []rankFailure{
 		{syscall.SIGKILL, 0, 0, "illed"},

@@ -203,14 +203,15 @@ type rankFailure struct {
 	message string
 }
 
-// One training is killed, stopped and interrupted on a rank in sequence, and resumed each time. It ends with
-// the bits of an undisturbed one.
-func TestRankFailures(t *testing.T) {
-	checkRankFailures(t, []rankFailure{
-		{syscall.SIGKILL, 1, 0, "illed"},
-		{syscall.SIGSTOP, 1, exit.RankLost, "error[E071]: rank 1 was lost"},
-		{syscall.SIGTERM, 0, exit.SaveAndStop, "error[E075]: "},
-	})
+// TestFault37: a rank is killed. All ranks end within half a minute with a message that names it, no process is left, and
+// the resumed training, interrupted once more, ends with the bits of an undisturbed one.
+func TestFault37(t *testing.T) {
+	checkRankFailures(t, []rankFailure{{syscall.SIGKILL, 1, 0, "illed"}, {syscall.SIGTERM, 0, exit.SaveAndStop, "error[E075]: "}})
+}
+
+// TestFault38: a rank is stopped. The watchdog of the others ends the job, with the same bits after it was resumed.
+func TestFault38(t *testing.T) {
+	checkRankFailures(t, []rankFailure{{syscall.SIGSTOP, 1, exit.RankLost, "error[E071]: rank 1 was lost"}})
 }
 
 // checkRankFailures compares a training that fails in these ways, on ranks of every launcher, with one on
@@ -261,9 +262,9 @@ func checkRankFailures(t *testing.T, failures []rankFailure, set ...string) {
 	})
 }
 
-// TestRanksAreRefused: ranks that differ in what determines a training are rejected with their numbers before
+// TestFault39: ranks that differ in what determines a training are rejected with their numbers before
 // anything is written, as is a rank that exits.
-func TestRanksAreRefused(t *testing.T) {
+func TestFault39(t *testing.T) {
 	dir := t.TempDir()
 	other := filepath.Join(dir, "other-program")
 	program, err := os.ReadFile(os.Args[0])
