@@ -1,6 +1,8 @@
 package ckpt
 
 import (
+	"bytes"
+	"encoding/binary"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -192,5 +194,32 @@ func TestRemovePartialKeepsOthers(t *testing.T) {
 	}
 	if err := RemovePartial(filepath.Join(root, "nowhere")); err != nil {
 		t.Errorf("no folder: %v", err)
+	}
+}
+
+// TestHeaders: short files, text that is not UTF-8, and files that are none are refused by name; what Open refuses it does not return.
+func TestHeaders(t *testing.T) {
+	header := func(text string, data int) []byte {
+		return slices.Concat(binary.LittleEndian.AppendUint64(nil, uint64(len(text))), []byte(text), make([]byte, data))
+	}
+	for _, c := range []struct {
+		raw  []byte
+		want string
+	}{
+		{make([]byte, 8), "needs at least 9"},
+		{header("{\"a\xff\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}", 1), "not valid UTF-8"},
+		{header(`{"a":{"dtype":"U8","shape":[2],"data_offsets":[0,1]}}`, 1), "data_offsets give 1 bytes, want 2 for U8 [2]"},
+	} {
+		path := filepath.Join(t.TempDir(), "x.st")
+		if err := os.WriteFile(path, c.raw, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if f, err := Open(path); f != nil || exit.CodeOf(err) != exit.BadData || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%v, %v, want exit 65 with %q", f, err, c.want)
+		}
+	}
+	h, err := ReadHeader(bytes.NewReader(header("{}", 0)), 10)
+	if err != nil || len(h.Entries) > 0 {
+		t.Errorf("a file without tensors: %+v, %v", h, err)
 	}
 }
