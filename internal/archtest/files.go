@@ -15,7 +15,7 @@ var fileHomes = []home{
 	{"os", []string{"internal/filesystem"},
 		"the layer itself"},
 	{"os", []string{"engine/backend/cuda/emulate", "engine/backend/cuda/libraries/librariestest", "ensemble/demo/demotest", "ensemble/run/runtest",
-		"ensemble/run/train/traintest", "internal/mpitest", "internal/powerfail", "internal/testdecoder", "internal/testnetcdf", "io/product/producttest"},
+		"ensemble/run/train/traintest", "internal/mpitest", "internal/mutation", "internal/powerfail", "internal/testdecoder", "internal/testnetcdf", "io/product/producttest"},
 		"only tests use them; what they write are test data"},
 	{"os", []string{"internal/gonb", "notebooks", "scripts/site"},
 		"tools of developers, not part of the program"},

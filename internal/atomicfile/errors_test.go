@@ -8,6 +8,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/ensemble-weather/ensemble/internal/faultfs"
+	"golang.org/x/sys/unix"
 )
 
 // files lists a folder.
@@ -75,8 +78,12 @@ func TestFillIsClosed(t *testing.T) {
 	if _, closed := given.Write([]byte("x")); err == nil || !errors.Is(closed, os.ErrClosed) {
 		t.Errorf("%v; writing afterwards: %v, want a closed file", err, closed)
 	}
-	if err := Write(filepath.Join(t.TempDir(), "a"), func(w io.Writer) error { return w.(io.Closer).Close() }); !errors.Is(err, os.ErrClosed) {
-		t.Errorf("a file that cannot be closed: %v", err)
+	path := filepath.Join(t.TempDir(), "a")
+	_, restore := faultfs.Use(faultfs.Fault{N: 2, Of: []faultfs.Kind{faultfs.Close}, Err: unix.EIO}) // the first is that of the new, empty file
+	err = WriteFile(path, []byte("x"))
+	restore()
+	if _, none := os.Stat(path); !errors.Is(err, unix.EIO) || !errors.Is(none, fs.ErrNotExist) {
+		t.Errorf("a file that cannot be closed: %v, %v", err, none)
 	}
 }
 
