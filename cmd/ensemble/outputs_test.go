@@ -36,16 +36,6 @@ func whole(t *testing.T, dir string) string {
 	return string(text)
 }
 
-// replaced is products while they are replaced: a folder without a manifest counts as absent.
-func replaced(out string) func(*testing.T) string {
-	return func(t *testing.T) string {
-		if manifests, _ := filepath.Glob(filepath.Join(out, "2*", "manifest.json")); manifests == nil {
-			return ""
-		}
-		return products(out, 1)(t)
-	}
-}
-
 // products returns the checksums of the published inits. The folder of an init is complete or absent.
 func products(out string, inits int) func(*testing.T) string {
 	return func(t *testing.T) (text string) {

@@ -21,7 +21,7 @@ func TestFault24(t *testing.T) {
 	p.Fields = p.Fields[:1]
 	dir, enc := t.TempDir(), encoder(t)
 	pub := product.Publication{Formats: []product.Format{product.NetCDF, product.GRIB2, product.Zarr, product.Zarr3}, Overwrite: product.OverwriteAlways}
-	for _, model := range []string{"sha256:first", "sha256:second"} {
+	for i, model := range []string{"sha256:first", "sha256:second"} {
 		p.ModelChecksum = model
 		l := powerfail.Run(t, dir, func(r *powerfail.Recorder) error {
 			_, _, err := product.Publish(context.Background(), enc, filepath.Join(dir, "products"), p, pub)
@@ -30,7 +30,7 @@ func TestFault24(t *testing.T) {
 		l.Check(t, l.Some(1, 150), func(dir string, s powerfail.State) error {
 			dir = filepath.Join(dir, "products", "2026010100")
 			m, err := product.ReadManifest(dir)
-			if errors.Is(err, fs.ErrNotExist) && s.Point < len(l.Ops) {
+			if i == 0 && errors.Is(err, fs.ErrNotExist) && s.Point < len(l.Ops) {
 				return nil
 			}
 			if err != nil {

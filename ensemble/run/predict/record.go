@@ -12,6 +12,7 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/atomicfile"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/filesystem"
+	"github.com/ensemble-weather/ensemble/internal/lease"
 	"github.com/ensemble-weather/ensemble/internal/manifest"
 	"github.com/ensemble-weather/ensemble/io/product"
 )
@@ -69,24 +70,41 @@ func (in *openInput) reportPublished(q *product.Product, fc *initForecast, first
 func (f *forecaster) hasReference() bool { return f.model.Task.Features.Fields != nil }
 
 // completeReference saves the baselines if an earlier process published the products and ended before it
-// saved them.
+// saved them, or while it did.
 func (p *prediction) completeReference(first bool) error {
-	f := p.forecaster
-	dir := filepath.Join(p.options.Out, trained.ReferenceDir)
-	if _, err := filesystem.Stat(filepath.Join(dir, model.File)); !first || !errors.Is(err, fs.ErrNotExist) || !f.hasReference() || !f.ranks.IsRoot() {
+	f, out := p.forecaster, p.options.Out
+	if !first || !f.hasReference() || !f.ranks.IsRoot() {
 		return nil
 	}
-	return f.saveReference(p.options.Out)
+	_, saved := filesystem.Stat(filepath.Join(out, trained.ReferenceDir, model.File))
+	_, locked := filesystem.Lstat(referenceLock(out))
+	if !errors.Is(saved, fs.ErrNotExist) && errors.Is(locked, fs.ErrNotExist) {
+		return nil
+	}
+	return f.saveReference(out)
 }
 
-// saveReference saves the baselines in the folder reference of the products. The folder is written beside and exchanged with
-// the old one, so that a link in its place is never followed.
+// referenceLock is the lease of the process that saves the baselines beside products.
+func referenceLock(out string) string { return filepath.Join(out, "."+trained.ReferenceDir+".lock") }
+
+// saveReference saves the baselines in the folder reference of the products, unless another process does so at the moment.
+// The folder is written beside and exchanged with the old one, so that a link in its place is never followed.
 //
-// Errors: exit 73 if the folder is a symbolic link.
-func (f *forecaster) saveReference(out string) error {
+// Errors: exit 73 if the folder is a symbolic link; those of lease.Take.
+func (f *forecaster) saveReference(out string) (err error) {
 	dir := filepath.Join(out, trained.ReferenceDir)
 	if err := product.RefuseLink(dir); err != nil {
 		return err
+	}
+	l, err := lease.Take(referenceLock(out), "the folder "+trained.ReferenceDir+" of the products")
+	if errors.Is(err, lease.ErrHeld) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, l.Release()) }()
+	if err := atomicfile.RemoveTemporary(out, trained.ReferenceDir); err != nil { // of a killed process
+		return exit.CreateError(dir, err)
 	}
 	stage, err := atomicfile.TempDir(out, "."+trained.ReferenceDir+".partial-")
 	if err != nil {
