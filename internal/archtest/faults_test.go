@@ -85,3 +85,25 @@ func TestFaultsOnPage(t *testing.T) {
 		t.Errorf("%s differs from the tests (%v): go test ./internal/archtest -run Fault -update", path, err)
 	}
 }
+
+// TestEveryFaultHasATest: each fault has a test that runs in every "make test".
+func TestEveryFaultHasATest(t *testing.T) {
+	tests, number := faultTests(t), 0
+	var without []int
+	for _, g := range faultGroups {
+		for range g.faults {
+			number++
+			if !slices.ContainsFunc(tests[number], func(name string) bool { return strings.Contains(name, ".TestFault") }) {
+				without = append(without, number)
+			}
+		}
+	}
+	if number != 50 || without != nil {
+		t.Errorf("%d faults, want 50; no test of the faults %v", number, without)
+	}
+	for n := range tests {
+		if n > number {
+			t.Errorf("tests %q: there is no fault of this number", tests[n])
+		}
+	}
+}
