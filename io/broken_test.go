@@ -101,7 +101,7 @@ func TestRealBrokenFiles(t *testing.T) {
 		{"era5-levels-corrupted.grib", false, 0, exit.BadData},
 		{"era5-levels-corrupted.grib", true, 1, exit.OK},
 		{"regular_gg_wrong_increment.grib", false, 0, exit.BadData}, // 192 x 64 points and 18432 values
-		{"regular_ll_wrong_increment.grib", false, 1, exit.OK},
+		{"regular_ll_wrong_increment.grib", false, 0, exit.BadData}, // rows of 5 degrees by their corners, of 2 by Dj: which is wrong the file does not say
 		{"empty_file.grib", false, 0, exit.BadData},
 		{"t_year_missing.grib", false, 0, exit.BadData},
 		{"tilde_shortname.grib", false, 1, exit.OK},

@@ -151,9 +151,7 @@ func TestFault22(t *testing.T) { failSample(t, unix.EDQUOT, unix.EFBIG) }
 const sampled = 2
 
 func failSample(t *testing.T, errnos ...unix.Errno) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	r := rand.New(rand.NewPCG(seed, 0))
+	r := rand.New(rand.NewPCG(testSeed(t), 0))
 	for _, w := range writers(t) {
 		n := w.points(t)
 		for _, errno := range errnos {

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"bufio"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -44,6 +46,7 @@ func TestHealth(t *testing.T) {
 			if err != nil {
 				return
 			}
+			_, _ = http.ReadRequest(bufio.NewReader(c)) // a response before it is none
 			_, _ = c.Write([]byte("HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n"))
 			c.Close()
 		}

@@ -20,7 +20,9 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/run/predict"
 	"github.com/ensemble-weather/ensemble/ensemble/serve"
+	"github.com/ensemble-weather/ensemble/internal/manifest"
 	"github.com/ensemble-weather/ensemble/internal/testgrib"
+	"github.com/ensemble-weather/ensemble/io/product"
 )
 
 // scheduled is a service in this process, by a clock that the test sets.
@@ -164,14 +166,18 @@ func TestServeSchedule(t *testing.T) {
 
 	// Products of another model stay.
 	next := day.AddDate(0, 0, 1)
-	manifest, err := os.ReadFile(filepath.Join(s.dir, "out", name(day), "manifest.json"))
+	m, err := product.ReadManifest(filepath.Join(s.dir, "out", name(day)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Mkdir(filepath.Join(s.dir, "out", name(next)), 0o755); err != nil {
+	other := filepath.Join(s.dir, "out", name(next))
+	if err := os.Mkdir(other, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	s.put("out/"+name(next)+"/manifest.json", bytes.Replace(manifest, []byte(`"model_checksum": "sha256:`), []byte(`"model_checksum": "sha256:0`), 1))
+	m.ModelChecksum = "sha256:0"
+	if err := manifest.Write(other, m); err != nil {
+		t.Fatal(err)
+	}
 	day = s.at(3, time.Hour)
 	arrive(day, 4)
 	s.await(day, "kept", "another model or version")

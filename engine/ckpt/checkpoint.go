@@ -134,19 +134,17 @@ func Save(root string, m Meta, tensors []Tensor) (dir string, err error) {
 	return dir, nil
 }
 
-// publish gives a complete checkpoint its name and syncs it, so that LATEST never names one that a power failure took. An
-// existing checkpoint of the step is exchanged in one step, or, where the system cannot, removed first.
+// publish gives a complete checkpoint its name, so that LATEST never names one that a power failure took. An existing checkpoint
+// of the step is exchanged in one step, or, where the file system cannot, removed first.
 func publish(tmp, dir string) error {
-	err := filesystem.Exchange(tmp, dir)
-	if errors.Is(err, errors.ErrUnsupported) || errors.Is(err, os.ErrNotExist) {
-		if err = removeAtomically(dir); err == nil {
-			err = filesystem.Rename(tmp, dir)
-		}
+	err := atomicfile.ReplaceDir(tmp, dir)
+	if !errors.Is(err, errors.ErrUnsupported) {
+		return err
 	}
-	if err == nil {
-		err = filesystem.SyncDir(filepath.Dir(dir))
+	if err := removeAtomically(dir); err != nil {
+		return err
 	}
-	return err
+	return atomicfile.ReplaceDir(tmp, dir)
 }
 
 // checkSpace compares the size of the tensors, plus 1 MiB for headers, with the free space of the

@@ -86,8 +86,10 @@ func encodeGRIB1(dst []byte, grid *ensemble.Grid, v ensemble.Variable, level ens
 	g[16] = 0x80 // increments are present
 	putSigned24(g, 18, millidegrees(last(grid.Lat)))
 	putSigned24(g, 21, millidegrees(last(grid.Lon)))
-	binary.BigEndian.PutUint16(g[23:], uint16(math.Round(1000*(last(grid.Lon)-grid.Lon[0])/float64(grid.NX-1))))
-	binary.BigEndian.PutUint16(g[25:], uint16(math.Round(1000*(grid.Lat[0]-last(grid.Lat))/float64(grid.NY-1))))
+	// Those above 65.534 degrees have no code and are missing.
+	increment := func(degrees float64) uint16 { return uint16(min(math.Round(1000*degrees), 0xffff)) }
+	binary.BigEndian.PutUint16(g[23:], increment((last(grid.Lon)-grid.Lon[0])/float64(grid.NX-1)))
+	binary.BigEndian.PutUint16(g[25:], increment((grid.Lat[0]-last(grid.Lat))/float64(grid.NY-1)))
 	dst = append(dst, g...)
 
 	if missing {

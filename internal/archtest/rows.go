@@ -130,7 +130,7 @@ var rows = []row{
 	{"spatial/topk", []string{"engine/optim", "internal/bfloat16", "spatial/comm"}},
 	{"io", []string{"ensemble", "internal/atomicfile", "internal/balance", "internal/columnfile", "internal/exit", "internal/filesystem", "internal/fingerprint", "internal/nearest", "internal/progress", "io/cf", "io/decode", "io/decode/wire", "io/grib", "io/grib/simplepack", "io/netcdf", "io/order", "io/unit", "io/zarr"}},
 	{"io/cf", []string{"ensemble", "io/order", "io/projection", "io/unit"}},
-	{"io/decode", []string{"internal/exit", "io/decode/wire"}},
+	{"io/decode", []string{"internal/exit", "internal/filesystem", "io/decode/wire"}},
 	{"io/decode/wire", []string{"internal/exit"}},
 	{"io/grib", []string{"ensemble", "internal/columnfile", "io/order", "io/projection"}},
 	{"io/grib/ccsds", []string{"io/grib", "io/grib/simplepack"}},

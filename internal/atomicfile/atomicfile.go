@@ -137,6 +137,24 @@ func TempDir(dir, prefix string) (string, error) {
 	return createUnique(filepath.Join(dir, prefix), func(name string) error { return filesystem.Mkdir(name, 0o777) })
 }
 
+// ReplaceDir gives a complete folder a name beside it, in one step, and makes that durable. The folder that had this
+// name gets that of the other one, for the caller to remove.
+//
+// Errors: errors.ErrUnsupported if there is one and the file system cannot exchange names.
+func ReplaceDir(tmp, dir string) error {
+	_, err := filesystem.Lstat(dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		err = filesystem.Rename(tmp, dir)
+	case err == nil:
+		err = filesystem.Exchange(tmp, dir)
+	}
+	if err != nil {
+		return err
+	}
+	return filesystem.SyncDir(filepath.Dir(dir))
+}
+
 // createUnique calls make with random names that start with prefix until one does
 // not exist yet.
 func createUnique(prefix string, make func(name string) error) (string, error) {

@@ -80,8 +80,15 @@ func OpenFile(name string, flag int, perm fs.FileMode) (File, error) {
 	return Current().OpenFile(name, flag, perm)
 }
 
-// Open opens a file or folder for reading.
-func Open(name string) (File, error) { return OpenFile(name, os.O_RDONLY, 0) }
+// Open opens a file or folder for reading. A handle that becomes stale is replaced while it is read, as by Stat, Lstat, ReadDir
+// and ReadFile.
+func Open(name string) (File, error) {
+	r, err := openReading(name)
+	if err != nil {
+		return nil, err
+	}
+	return r, nil
+}
 
 // Create creates a file for reading and writing, or empties the one that exists.
 func Create(name string) (File, error) {
@@ -94,13 +101,22 @@ func OpenIn(root *os.Root, name string, flag int, perm fs.FileMode) (File, error
 }
 
 // Stat is os.Stat.
-func Stat(name string) (fs.FileInfo, error) { return Current().Stat(name) }
+func Stat(name string) (st fs.FileInfo, err error) {
+	err = retryStale(func() (err error) { st, err = Current().Stat(name); return err })
+	return st, err
+}
 
 // Lstat is os.Lstat.
-func Lstat(name string) (fs.FileInfo, error) { return Current().Lstat(name) }
+func Lstat(name string) (st fs.FileInfo, err error) {
+	err = retryStale(func() (err error) { st, err = Current().Lstat(name); return err })
+	return st, err
+}
 
 // ReadDir is os.ReadDir.
-func ReadDir(name string) ([]fs.DirEntry, error) { return Current().ReadDir(name) }
+func ReadDir(name string) (all []fs.DirEntry, err error) {
+	err = retryStale(func() (err error) { all, err = Current().ReadDir(name); return err })
+	return all, err
+}
 
 // Mkdir is os.Mkdir.
 func Mkdir(name string, perm fs.FileMode) error { return Current().Mkdir(name, perm) }

@@ -332,10 +332,10 @@ func (l *Lease) end() (err error) {
 	if now, e := l.look(); e == nil && now.Token == l.me.Token {
 		if err = l.machine.remove(l.path); err != nil {
 			text, _ := l.me.text()
-			err = exit.CreateError(l.path, errors.Join(err, l.file.overwrite(make([]byte, len(text)))))
+			err = errors.Join(err, l.file.overwrite(make([]byte, len(text))))
 		}
 	}
-	return errors.Join(err, l.file.close())
+	return exit.CreateError(l.path, errors.Join(err, l.file.close()))
 }
 
 // temporaryPrefix returns the path prefix of temporary files of a lease.

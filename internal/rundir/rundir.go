@@ -216,7 +216,7 @@ func (d *Dir) CheckLease() error { return d.lease.CheckHeld() }
 func (d *Dir) Close() error {
 	var err error
 	if d.events != nil {
-		err = d.events.close()
+		err = exit.CreateError(d.File(EventsFile), d.events.close())
 		d.events = nil
 	}
 	if d.lease == nil {

@@ -23,7 +23,7 @@ type child struct {
 	cmd     *exec.Cmd
 	in, out *wire.SharedMemory // shared memories: in is written by this process, out by the child
 	file    *wire.SharedMemory // a file that the child encodes
-	folders []string           // whose files it may read
+	folders []granted          // whose files it may read
 	sandbox string             // what restricts it, of its Hello
 	stdin   *os.File
 	stdout  *os.File
@@ -47,7 +47,7 @@ type child struct {
 // Errors: exit 69 with the message of the dynamic linker if it cannot start.
 // Cost: one start of a process and the loading of its libraries; so children are kept.
 func startChild(ctx context.Context, o Options, folders []string) (*child, error) {
-	c := &child{waited: make(chan struct{}), folders: folders}
+	c := &child{waited: make(chan struct{}), folders: grantedOf(folders)}
 	fail := func(err error) (*child, error) {
 		c.close()
 		return nil, &exit.Error{Code: exit.NoDevice, What: "the decoding program cannot be started", At: o.Program,

@@ -9,7 +9,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -18,6 +20,7 @@ import (
 	"time"
 
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/filesystem"
 )
 
 // Options configures a Pool. The zero value is the default.
@@ -176,6 +179,33 @@ func withinAny(folder string, others []string) bool {
 	return slices.ContainsFunc(others, func(o string) bool { return within(folder, o) })
 }
 
+// granted is a folder whose files a child may read. The kernel grants the folder that had this name, not one that has replaced it.
+type granted struct {
+	path string
+	of   fs.FileInfo // nil: it did not exist
+}
+
+// grantedOf looks folders up.
+func grantedOf(folders []string) []granted {
+	out := make([]granted, len(folders))
+	for i, f := range folders {
+		out[i].path = f
+		out[i].of, _ = filesystem.Stat(f)
+	}
+	return out
+}
+
+// mayRead reports whether a child may read the files of a folder.
+func (c *child) mayRead(folder string) bool {
+	return slices.ContainsFunc(c.folders, func(g granted) bool {
+		if !within(folder, g.path) {
+			return false
+		}
+		now, err := filesystem.Stat(g.path)
+		return err != nil || g.of != nil && os.SameFile(now, g.of) // without it the child reports its absence
+	})
+}
+
 // folderOf returns the folder in which a file lies, without links; "" for no file. The folder of a file that does not exist is that of its name: the child
 // reports its absence.
 func folderOf(file string) (string, error) {
@@ -260,7 +290,7 @@ func (p *Pool) Do(ctx context.Context, c Call) error {
 	if err := ctx.Err(); err != nil { // select chooses at random if both are ready
 		return err
 	}
-	if slot != nil && folder != "" && !withinAny(folder, slot.folders) {
+	if slot != nil && folder != "" && !slot.mayRead(folder) {
 		slot.close()
 		slot = nil
 	}

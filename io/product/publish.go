@@ -259,28 +259,20 @@ func writeAll(ctx context.Context, enc Encoder, dir string, p *Product, formats 
 // exist, else by an exchange, after which the stage has the old files, for the caller to
 // remove.
 func putInPlace(stage, dir string, m *Manifest) error {
-	_, err := filesystem.Stat(dir)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		err = filesystem.Rename(stage, dir)
-	case err != nil:
-	case hasForeign(dir):
+	if hasForeign(dir) {
 		return replaceFiles(stage, dir, m)
-	default:
-		if err = filesystem.Exchange(stage, dir); errors.Is(err, errors.ErrUnsupported) {
-			return replaceFiles(stage, dir, m)
-		}
 	}
-	if err != nil {
-		return err
+	err := atomicfile.ReplaceDir(stage, dir)
+	if errors.Is(err, errors.ErrUnsupported) {
+		return replaceFiles(stage, dir, m)
 	}
-	return filesystem.SyncDir(filepath.Dir(dir))
+	return err
 }
 
 // hasForeign reports whether a directory has files that its manifest does not list, which
 // must stay. Without a manifest all files may be those of others.
 func hasForeign(dir string) bool {
-	entries, err := filesystem.ReadDir(dir)
+	entries, err := filesystem.ReadDir(dir) // none, if it does not exist
 	old, merr := ReadManifest(dir)
 	if err != nil || merr != nil {
 		return len(entries) > 0

@@ -19,13 +19,13 @@ import (
 // validation samples.
 //
 // Errors: as Prune; exit 65 without calibration samples.
-func pruneAtOnce(ctx context.Context, job *config.PruneConfig, o RetrainOptions) (*RetrainResult, error) {
+func pruneAtOnce(ctx context.Context, job *config.PruneConfig, o RetrainOptions) (r *RetrainResult, err error) {
 	from := string(job.RunDir)
 	run, err := beginDerived(derivation{from: from, to: o.RunDir, overwrite: o.Overwrite, threads: o.Threads, version: o.Version, config: job.Hash()})
 	if err != nil {
 		return nil, err
 	}
-	defer run.dir.Close()
+	defer func() { err = errors.Join(err, run.dir.Close()) }()
 	m, err := model.Load(filepath.Join(from, "model"), false)
 	if err != nil {
 		return nil, err

@@ -60,13 +60,13 @@ const quantisedFile = "quantised.json"
 // Writes: in RunDir model/ with the scales in model.json, quantised.json and manifest.json.
 // Errors: exit 64 for a run that is not a training, is quantised already, has stages, or has no layer to
 // quantise; 66 if it is not finished; those of reading its data; 73 and 74 for the output.
-func Quantise(ctx context.Context, o QuantiseOptions) (*QuantiseResult, error) {
+func Quantise(ctx context.Context, o QuantiseOptions) (result *QuantiseResult, err error) {
 	from := string(o.Config.RunDir)
 	run, err := beginDerived(derivation{from: from, to: o.RunDir, overwrite: o.Overwrite, threads: o.Threads, version: o.Version, config: o.Config.Hash()})
 	if err != nil {
 		return nil, err
 	}
-	defer run.dir.Close()
+	defer func() { err = errors.Join(err, run.dir.Close()) }()
 	no := func(what, why, fix string) error {
 		return &exit.Error{Code: exit.Usage, What: what, At: from, Why: why, Fix: fix}
 	}

@@ -114,14 +114,8 @@ func (f *forecaster) saveReference(out string) (err error) {
 	if err := f.model.SaveDescription(stage); err != nil {
 		return err
 	}
-	if err = filesystem.Rename(stage, dir); err != nil {
-		err = filesystem.Exchange(stage, dir)
-	}
-	if errors.Is(err, errors.ErrUnsupported) {
+	if err = atomicfile.ReplaceDir(stage, dir); errors.Is(err, errors.ErrUnsupported) {
 		return f.model.SaveDescription(dir)
 	}
-	if err != nil {
-		return exit.CreateError(dir, err)
-	}
-	return exit.CreateError(dir, filesystem.SyncDir(out))
+	return exit.CreateError(dir, err)
 }

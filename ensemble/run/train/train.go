@@ -128,7 +128,7 @@ func RunRank(ctx context.Context, o Options, ranks *team.Team) (*Result, error) 
 }
 
 // trainRank runs the stages of a training on one rank: open, read, prepare, then those of runStages.
-func trainRank(ctx context.Context, o Options, ranks *team.Team, timed *quality.Clock) (*Result, error) {
+func trainRank(ctx context.Context, o Options, ranks *team.Team, timed *quality.Clock) (r *Result, err error) {
 	if o.Stop == nil {
 		o.Stop = func() error { return nil }
 	}
@@ -140,7 +140,7 @@ func trainRank(ctx context.Context, o Options, ranks *team.Team, timed *quality.
 	if run.state == rundir.Complete {
 		return &Result{RunDir: o.RunDir, Complete: true}, ranks.AgreeOnError(timed.CheckFresh(run.state, o.RunDir))
 	}
-	defer run.dir.Close()
+	defer func() { err = errors.Join(err, run.dir.Close()) }()
 	if err := ranks.AgreeOnError(timed.CheckFresh(run.state, o.RunDir)); err != nil {
 		return nil, err
 	}

@@ -1,0 +1,72 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/faultfs"
+)
+
+// TestFault29: a model on a network file system whose handles become stale twice is read; one whose disk cannot be read is
+// reported with 74 and the file.
+func TestFault29(t *testing.T) {
+	f := faulty(t)
+	args := []string{"predict", "--run-dir", f.run, "--input", f.put("in.grib2", join(cycle(lastDay)...)), "--out", filepath.Join(f.dir, "products"), "--threads", "1", "--overwrite", "always", "--progress", "none"}
+	model := func(op faultfs.Operation) bool { return strings.HasPrefix(op.Path, filepath.Join(f.run, "model")) }
+	for _, c := range []struct {
+		fault faultfs.Fault
+		want  exit.Code
+		words string
+	}{
+		{faultfs.Fault{N: 1, Times: 2, Err: unix.ESTALE}, exit.OK, ""},
+		{faultfs.Fault{N: 1, Times: 2, Delay: 200 * time.Millisecond}, exit.OK, ""},
+		{faultfs.Fault{N: 1, Times: -1, Err: unix.ESTALE}, exit.IO, "stale file handle, 4 times in "},
+		{faultfs.Fault{N: 1, Times: -1, Err: unix.EIO}, exit.IO, "input/output error"},
+	} {
+		c.fault.Of, c.fault.At = []faultfs.Kind{faultfs.Read}, model
+		s, restore := faultfs.Use(c.fault)
+		code, _, stderr := call(t, args...)
+		restore()
+		if code != c.want || !strings.Contains(stderr, c.words) || len(s.Injected()) == 0 {
+			t.Errorf("%v, %d times: exit %d: %s", c.fault.Err, len(s.Injected()), code, stderr)
+		}
+	}
+}
+
+// TestFault31: products have the same bytes in every time zone, and under one that the system does not know.
+func TestFault31(t *testing.T) {
+	t.Setenv("SOURCE_DATE_EPOCH", "1000000000")
+	f := faulty(t)
+	input := f.put("in.grib2", join(cycle(lastDay)...))
+	past := time.Now().Add(-time.Hour)
+	if err := os.Chtimes(input, past, past); err != nil {
+		t.Fatal(err)
+	}
+	out := filepath.Join(f.dir, "products")
+	want := ""
+	for _, zone := range []string{"UTC", "Europe/Zurich", "America/St_Johns", "Asia/Kathmandu", "XST-14", "Nowhere/Else", ""} {
+		if err := os.RemoveAll(out); err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.Command(os.Args[0], "predict", "--run-dir", f.run, "--input", input, "--out", out, "--format", "netcdf,grib2,zarr", "--threads", "1", "--progress", "none")
+		cmd.Env = slices.Concat(os.Environ(), []string{"TZ=" + zone})
+		if text, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%s: %v: %s", zone, err, text)
+		}
+		got := products(out, 1)(t)
+		if want == "" {
+			want = got
+		}
+		if got != want {
+			t.Errorf("%s: other products:\n%s\nwant\n%s", zone, got, want)
+		}
+	}
+}
