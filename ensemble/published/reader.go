@@ -3,6 +3,7 @@ package published
 import (
 	"context"
 	"path"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"sync"
@@ -83,6 +84,10 @@ func (r *Reader) Open(ctx context.Context, of *Init) (*Forecast, error) {
 	}
 	pool, err := r.Pool()
 	if err != nil {
+		return nil, err
+	}
+	// A child that may read the folder of all initialisations need not be replaced for the next one, nor after products were.
+	if err := pool.Announce([]string{filepath.Dir(paths[0])}); err != nil {
 		return nil, err
 	}
 	in, err := fio.Open(ctx, paths, fio.Options{Pool: pool})
