@@ -7,6 +7,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/model"
 	"github.com/ensemble-weather/ensemble/ensemble/model/task"
+	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/postproc/baseline"
 	"github.com/ensemble-weather/ensemble/postproc/dist"
 	"github.com/ensemble-weather/ensemble/postproc/neighbourhood"
@@ -155,6 +156,10 @@ func (j TargetOptions) Begin(f Shape) (*Scoring, error) {
 		s.options = s.withClimate(j.withPublished(chosen))
 		o := &s.options
 		s.Systems[0] = s.distributionSystems()
+		if len(s.Systems[0]) == 0 {
+			return nil, &exit.Error{Code: exit.BadData, What: "nothing to compare with the analysis", At: j.Target.Variable + " " + j.Target.Level.String(),
+				Why: "the products have neither a mean nor a distribution, and no members were given", Fix: "give the members by --members, or products with a mean or a distribution"}
+		}
 		s.beginPlaces()
 		if chosen.Scores == nil {
 			o.Scores = slices.Concat(score.Default, o.Scores)
