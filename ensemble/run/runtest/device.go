@@ -24,14 +24,20 @@ import (
 // EmulatedGPU makes backend cuda compute on the emulated GPU.
 func EmulatedGPU(t *testing.T) {
 	t.Helper()
+	UseDevice(t, 1<<28, func(d *emulate.LazyDevice) device.Device { return numberedDevice{d} })
+}
+
+// UseDevice makes backend cuda compute on what wrap makes of an emulated GPU with some bytes of memory.
+func UseDevice(t *testing.T, memory int64, wrap func(*emulate.LazyDevice) device.Device) {
+	t.Helper()
 	before := engine.Backends
 	t.Cleanup(func() { engine.Backends = before })
 	engine.Backends = slices.Clone(before)
 	i := slices.IndexFunc(engine.Backends, func(b engine.Backend) bool { return b.Name == "cuda" })
 	engine.Backends[i].Open = func(engine.Options) (backend.Backend, error) {
 		b, err := cuda.New(func() (device.Device, error) {
-			d, err := emulate.OpenLazy(1 << 28)
-			return numberedDevice{d}, err
+			d, err := emulate.OpenLazy(memory)
+			return wrap(d), err
 		})
 		if err != nil {
 			return nil, err

@@ -16,9 +16,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ensemble-weather/ensemble/engine"
-	"github.com/ensemble-weather/ensemble/engine/backend"
-	"github.com/ensemble-weather/ensemble/engine/backend/cuda"
 	"github.com/ensemble-weather/ensemble/engine/backend/cuda/device"
 	"github.com/ensemble-weather/ensemble/engine/backend/cuda/emulate"
 	"github.com/ensemble-weather/ensemble/engine/ckpt"
@@ -27,25 +24,6 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/run/train"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
-
-// useDevice makes backend cuda compute on what wrap makes of an emulated GPU.
-func useDevice(t *testing.T, memory int64, wrap func(*emulate.LazyDevice) device.Device) {
-	t.Helper()
-	before := engine.Backends
-	t.Cleanup(func() { engine.Backends = before })
-	engine.Backends = slices.Clone(before)
-	i := slices.IndexFunc(engine.Backends, func(b engine.Backend) bool { return b.Name == "cuda" })
-	engine.Backends[i].Open = func(engine.Options) (backend.Backend, error) {
-		b, err := cuda.New(func() (device.Device, error) {
-			d, err := emulate.OpenLazy(memory)
-			return wrap(d), err
-		})
-		if err != nil {
-			return nil, err
-		}
-		return b, nil
-	}
-}
 
 // failing is a GPU that is lost at its n-th wait for enqueued work: that call and all later ones fail, as those of a GPU that has
 // fallen off the bus or has an uncorrectable error of its memory.
@@ -82,7 +60,7 @@ func (f failing) Copy(dst, src device.Pointer, bytes int64) error {
 func TestFault40(t *testing.T) {
 	f := demotest.Files(t)
 	waits, at := 0, 0
-	useDevice(t, 1<<28, func(d *emulate.LazyDevice) device.Device { return failing{d, &waits, at} })
+	runtest.UseDevice(t, 1<<28, func(d *emulate.LazyDevice) device.Device { return failing{d, &waits, at} })
 	run := func(dir string) error {
 		_, err := train.Run(context.Background(), train.Options{RunDir: dir, Version: "test", Resume: "auto", Config: demotest.Config(t, f, runtest.FirstInits(f, 11),
 			"train.device=cuda", "train.networks=1", "train.epochs=1", "train.batch_size=2", "data.levels=[850hPa]", "data.leads=[48h]", "model.base=1")})
@@ -128,7 +106,7 @@ func TestFault40(t *testing.T) {
 // suffices.
 func TestFault34(t *testing.T) {
 	f := demotest.Files(t)
-	useDevice(t, 1<<16, func(d *emulate.LazyDevice) device.Device { return d })
+	runtest.UseDevice(t, 1<<16, func(d *emulate.LazyDevice) device.Device { return d })
 	_, err := train.Run(context.Background(), train.Options{RunDir: filepath.Join(t.TempDir(), "run"), Version: "test", Config: demotest.Config(t, f, runtest.FirstInits(f, 11), "train.device=cuda", "train.networks=1", "train.epochs=1", "train.batch_size=2")})
 	if exit.CodeOf(err) != exit.NoDevice || !regexp.MustCompile(`the plan needs at least [0-9.]+ MiB .* 0.[0-9] MiB are available`).MatchString(fmt.Sprint(err)) {
 		t.Errorf("%v, want exit 69 with both sizes", err)
