@@ -309,7 +309,7 @@ func (l *Lease) Guard(f func() error) error {
 // Release stops the heartbeat and removes the lease if this process still holds it.
 // It may be called twice, and on nil.
 //
-// Errors: exit 73 or 74 if the file cannot be removed. It is then empty, if it can be written, and blocks nobody.
+// Errors: exit 73 or 74 if the file cannot be removed. It is then filled with zeros, if it can be written, and blocks nobody.
 func (l *Lease) Release() error {
 	if l == nil {
 		return nil
