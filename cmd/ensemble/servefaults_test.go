@@ -87,9 +87,9 @@ func TestServeOutlives(t *testing.T) {
 	// The disk is read-only for a while.
 	remount := func(mode string) {
 		t.Helper()
-		if text, err := exec.Command("nsenter", "-t", fmt.Sprint(s.cmd.Process.Pid), "-U", "-m", "--preserve-credentials", "mount", "-o", "remount,"+mode, out).CombinedOutput(); err != nil {
-			t.Fatalf("remount %s: %v %s", mode, err, text)
-		}
+		eventually(t, "remount "+mode, func() bool { // busy while the service has a file open for writing
+			return exec.Command("nsenter", "-t", fmt.Sprint(s.cmd.Process.Pid), "-U", "-m", "--preserve-credentials", "mount", "-o", "remount,"+mode, out).Run() == nil
+		})
 	}
 	remount("ro")
 	f.put("in/4.grib2", join(cycle(days[4])...))
