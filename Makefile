@@ -143,6 +143,11 @@ vet: setup-build
 staticcheck: setup-build
 	$(TOOL) staticcheck ./...
 
+.PHONY: vulnerabilities
+# Known vulnerabilities of functions that the programs may call; VULNDB= names another database than that of scripts/vulndb.
+vulnerabilities: setup-build
+	$(GO) run ./scripts/vulnerabilities $(if $(VULNDB),-db $(VULNDB)) ./cmd/...
+
 arch: setup-build
 	$(GO) test ./internal/archtest
 

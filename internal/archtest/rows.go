@@ -216,4 +216,5 @@ var rows = []row{
 	{"clients/python", nil},
 	{"scripts/licences", nil},
 	{"scripts/site", nil},
+	{"scripts/vulnerabilities", nil},
 }

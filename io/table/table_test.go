@@ -3,6 +3,7 @@ package table
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"math"
 	"os"
 	"os/exec"
@@ -105,17 +106,68 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// Another implementation reads the same table.
-func TestPyArrowReads(t *testing.T) {
-	python := ""
+// pyarrow returns a Python that has another implementation of Parquet.
+func pyarrow(t *testing.T) string {
+	t.Helper()
 	for _, p := range []string{os.Getenv("ENSEMBLE_TEST_PYTHON"), "../../build/venv/bin/python"} {
-		if p != "" && python == "" && exec.Command(p, "-c", "import pyarrow.parquet").Run() == nil {
-			python = p
+		if p != "" && exec.Command(p, "-c", "import pyarrow.parquet").Run() == nil {
+			return p
 		}
 	}
-	if python == "" {
-		t.Skip("skipped: no judge: no Python with pyarrow (make setup, or ENSEMBLE_TEST_PYTHON)")
+	t.Skip("skipped: no judge: no Python with pyarrow (make setup, or ENSEMBLE_TEST_PYTHON)")
+	return ""
+}
+
+// TestReadsPyArrow reads what another implementation writes: columns that cannot be null, other units of time, dictionaries,
+// several groups of rows, which are no multiples of a batch, and a column in a struct, which is no column of the table.
+func TestReadsPyArrow(t *testing.T) {
+	python, path := pyarrow(t), filepath.Join(t.TempDir(), "x.parquet")
+	out, err := exec.Command(python, "-c", `
+import sys, pyarrow as pa, pyarrow.parquet as pq
+n, us = 10000, 441547200123456
+columns = [pa.array([f"v{i % 7}" for i in range(n)]), pa.array([i / 2 if i % 3 else None for i in range(n)], pa.float64()),
+  pa.array(range(n), pa.int64()), pa.array([i % 5 == 0 for i in range(n)]),
+  pa.array([us + i if i % 4 else None for i in range(n)], pa.timestamp("us", "UTC")), pa.array([us * 1000 + i for i in range(n)], pa.timestamp("ns", "UTC")),
+  pa.array([{"n": 1}] * n)]
+names = ["id", "value", "n", "raw", "us", "ns", "nested"]
+fields = [pa.field(k, c.type, nullable=k not in ("n", "raw", "ns")) for k, c in zip(names, columns)]
+pq.write_table(pa.Table.from_arrays(columns, schema=pa.schema(fields)), sys.argv[1], row_group_size=3333, coerce_timestamps=None)
+`, path).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
 	}
+	type row struct {
+		ID    string    `json:"id"`
+		Value float64   `json:"value"`
+		N     int       `json:"n"`
+		Raw   bool      `json:"raw"`
+		US    time.Time `json:"us"`
+		NS    time.Time `json:"ns"`
+	}
+	got, err := Read[row](context.Background(), path)
+	if err != nil || len(got) != 10000 {
+		t.Fatalf("%d rows: %v", len(got), err)
+	}
+	for i, r := range got {
+		want := row{fmt.Sprintf("v%d", i%7), float64(i) / 2, i, i%5 == 0, time.UnixMicro(441547200123456 + int64(i)).UTC(), time.Unix(0, 441547200123456000+int64(i)).UTC()}
+		if i%3 == 0 {
+			if !math.IsNaN(r.Value) {
+				t.Fatalf("row %d: null was read as %v", i, r.Value)
+			}
+			r.Value = want.Value
+		}
+		if i%4 == 0 {
+			want.US = time.Time{}
+		}
+		if r != want {
+			t.Fatalf("row %d: got %+v, want %+v", i, r, want)
+		}
+	}
+}
+
+// Another implementation reads the same table.
+func TestPyArrowReads(t *testing.T) {
+	python := pyarrow(t)
 	path := filepath.Join(t.TempDir(), "scores.parquet")
 	if err := Write(path, rows()); err != nil {
 		t.Fatal(err)
