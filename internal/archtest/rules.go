@@ -109,7 +109,7 @@ var homes = []home{
 		"all YAML is read strictly, by one package; the other has the syntax of its values"},
 	{"github.com/spf13/cobra", []string{"cmd/ensemble"},
 		"libraries have no command line"},
-	{"github.com/apache/arrow-go/v18", []string{"io/table"},
+	{"github.com/apache/arrow/go/v15", []string{"io/table"},
 		"Arrow is large and its API changes between versions; only one package is affected"},
 	{"github.com/klauspost/compress", []string{"io/zarr"},
 		"untrusted compressed data are decoded under limits, in one package"},

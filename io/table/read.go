@@ -7,9 +7,9 @@ import (
 	"reflect"
 	"time"
 
-	"github.com/apache/arrow-go/v18/parquet"
-	"github.com/apache/arrow-go/v18/parquet/file"
-	"github.com/apache/arrow-go/v18/parquet/schema"
+	"github.com/apache/arrow/go/v15/parquet"
+	"github.com/apache/arrow/go/v15/parquet/file"
+	"github.com/apache/arrow/go/v15/parquet/schema"
 )
 
 // batch is the number of values that are read at a time.
@@ -58,11 +58,11 @@ func kindOf(c *schema.Column) kind {
 	switch l := c.LogicalType().(type) {
 	case schema.StringLogicalType:
 		return text
-	case schema.TimestampLogicalType:
+	case *schema.TimestampLogicalType:
 		if c.PhysicalType() == parquet.Types.Int64 {
 			return timestamp
 		}
-	case schema.IntLogicalType:
+	case *schema.IntLogicalType:
 		if l.BitWidth() == 64 && l.IsSigned() {
 			return integer
 		}
@@ -90,7 +90,7 @@ func readChunk(r file.ColumnChunkReader, c *schema.Column, row func(set func(ref
 		return readValues(r, c, row, reflect.Value.SetFloat, func(v reflect.Value) { v.SetFloat(math.NaN()) })
 	case *file.Int64ColumnChunkReader:
 		set := reflect.Value.SetInt
-		if l, ok := c.LogicalType().(schema.TimestampLogicalType); ok {
+		if l, ok := c.LogicalType().(*schema.TimestampLogicalType); ok {
 			set = func(v reflect.Value, x int64) { v.Set(reflect.ValueOf(instant(x, l.TimeUnit()))) }
 		}
 		return readValues(r, c, row, set, func(reflect.Value) {})

@@ -3,6 +3,7 @@ package table
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -190,6 +191,45 @@ print(t.to_pylist()[1], pq.ParquetFile(sys.argv[1]).metadata.row_group(0).column
 }
 
 // TestDamaged: a damaged page is exit 65, although Arrow panics.
+// failsAt is a writer that fails at a byte.
+type failsAt struct{ left int }
+
+var errFull = errors.New("full")
+
+func (w *failsAt) Write(b []byte) (int, error) {
+	n := min(len(b), w.left)
+	w.left -= n
+	if n < len(b) {
+		return n, errFull
+	}
+	return n, nil
+}
+
+// TestErrorsOfWriting: an error at any byte of the file is returned.
+func TestErrorsOfWriting(t *testing.T) {
+	values := reflect.ValueOf(rows())
+	cols, err := columns(values.Type().Elem())
+	if err != nil {
+		t.Fatal(err)
+	}
+	root, err := group(cols)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var whole bytes.Buffer
+	if err := encode(&whole, root, cols, values); err != nil {
+		t.Fatal(err)
+	}
+	for n := range whole.Len() {
+		if err := encode(&failsAt{n}, root, cols, values); !errors.Is(err, errFull) {
+			t.Fatalf("at byte %d of %d: %v", n, whole.Len(), err)
+		}
+	}
+	if err := encode(&failsAt{whole.Len()}, root, cols, values); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestDamaged(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a.parquet")
 	if err := Write(path, rows()); err != nil {

@@ -7,10 +7,10 @@ import (
 	"reflect"
 	"time"
 
-	"github.com/apache/arrow-go/v18/parquet"
-	"github.com/apache/arrow-go/v18/parquet/compress"
-	"github.com/apache/arrow-go/v18/parquet/file"
-	"github.com/apache/arrow-go/v18/parquet/schema"
+	"github.com/apache/arrow/go/v15/parquet"
+	"github.com/apache/arrow/go/v15/parquet/compress"
+	"github.com/apache/arrow/go/v15/parquet/file"
+	"github.com/apache/arrow/go/v15/parquet/schema"
 
 	"github.com/ensemble-weather/ensemble/internal/atomicfile"
 	"github.com/ensemble-weather/ensemble/internal/exit"
@@ -31,26 +31,54 @@ func Write[T any](path string, rows []T) error {
 	if err != nil {
 		return err
 	}
-	fields := make(schema.FieldList, len(cols))
-	for i, c := range cols {
-		if fields[i], err = c.node(); err != nil {
-			return err
-		}
-	}
-	root, err := schema.NewGroupNode("schema", parquet.Repetitions.Required, fields, -1)
+	root, err := group(cols)
 	if err != nil {
 		return err
 	}
-	err = atomicfile.Write(path, func(w io.Writer) error {
-		// The Parquet writer closes its argument; atomicfile.Write closes the file.
-		pw, err := file.NewParquetWriterWithError(struct{ io.Writer }{w}, root, file.WithWriterProps(
-			parquet.NewWriterProperties(parquet.WithCompression(compress.Codecs.Zstd), parquet.WithCompressionLevel(1))))
-		if err != nil {
-			return err
-		}
-		return errors.Join(writeRows(pw, cols, reflect.ValueOf(rows)), pw.Close())
-	})
+	err = atomicfile.Write(path, func(w io.Writer) error { return encode(w, root, cols, reflect.ValueOf(rows)) })
 	return exit.CreateError(path, err)
+}
+
+// firstError keeps the first error of a writer: the library panics where it cannot write the first bytes, and drops some errors.
+type firstError struct {
+	io.Writer
+	err error
+}
+
+func (w *firstError) Write(b []byte) (int, error) {
+	if w.err != nil {
+		return 0, w.err
+	}
+	n, err := w.Writer.Write(b)
+	w.err = err
+	return n, err
+}
+
+// encode writes all rows, a slice of structs, as a Parquet file.
+func encode(w io.Writer, root *schema.GroupNode, cols []column, rows reflect.Value) (err error) {
+	out := &firstError{Writer: w} // hides Close, which the library would call
+	defer func() {
+		if out.err != nil {
+			recover()
+			err = out.err
+		}
+	}()
+	pw := file.NewParquetWriter(out, root, file.WithWriterProps(
+		parquet.NewWriterProperties(parquet.WithCompression(compress.Codecs.Zstd), parquet.WithCompressionLevel(1))))
+	return errors.Join(writeRows(pw, cols, rows), pw.Close())
+}
+
+// group returns the schema of a file.
+func group(cols []column) (*schema.GroupNode, error) {
+	fields := make(schema.FieldList, len(cols))
+	for i, c := range cols {
+		n, err := c.node()
+		if err != nil {
+			return nil, err
+		}
+		fields[i] = n
+	}
+	return schema.NewGroupNode("schema", parquet.Repetitions.Required, fields, -1)
 }
 
 // node returns the column in the schema of a file.
