@@ -39,11 +39,17 @@ if supported -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=3; then cflags+=" -D_FORTIFY_SO
 for flag in -fstack-protector-strong -fstack-clash-protection -fcf-protection -mbranch-protection=standard; do
   ! supported "$flag" || cflags+=" $flag"
 done
-env -u CGO_CPPFLAGS -u CGO_LDFLAGS -u GOAMD64 -u GOARM64 -u GOEXPERIMENT GOFLAGS= CC=gcc CGO_ENABLED=1 CGO_CFLAGS="$cflags" "$go" build -p 2 \
-  -trimpath -buildvcs=false -buildmode=pie -ldflags "-s -w -extldflags=-Wl,-z,relro,-z,now,-z,noexecstack \
-  -X github.com/ensemble-weather/ensemble/internal/version.described=$described" -o "$root/usr/bin/" ./cmd/...
+# program NAME BIND: builds a program whose functions of libraries are bound at its start (now) or when they are first called (lazy).
+program() {
+  env -u CGO_CPPFLAGS -u CGO_LDFLAGS -u GOAMD64 -u GOARM64 -u GOEXPERIMENT GOFLAGS= CC=gcc CGO_ENABLED=1 CGO_CFLAGS="$cflags" "$go" build -p 2 \
+    -trimpath -buildvcs=false -buildmode=pie -ldflags "-s -w -extldflags=-Wl,-z,relro,-z,$2,-z,noexecstack \
+    -X github.com/ensemble-weather/ensemble/internal/version.described=$described" -o "$root/usr/bin/" "./cmd/$1"
+}
+program ensemble lazy # go-nvml leaves the functions of NVML to be found after its library is opened
+program ensemble-decode now
 ensemble=$root/usr/bin/ensemble
-"$go" run ./scripts/hardened "$root"/usr/bin/*
+"$go" run ./scripts/hardened -lazy "$ensemble"
+"$go" run ./scripts/hardened "$root/usr/bin/ensemble-decode"
 
 "$ensemble" man --out "$root/usr/share/man" --date "$day" >/dev/null
 "$ensemble" completion bash | install -D -m 644 /dev/stdin "$root/usr/share/bash-completion/completions/ensemble"
