@@ -4,7 +4,8 @@
 
 SHELL   := /bin/bash
 GO      := $(CURDIR)/build/go/bin/go
-VERSION := $(shell git describe --tags --always --dirty 2>/dev/null)
+# The same length of the digest in every clone, whatever number of objects it has.
+VERSION := $(shell git describe --tags --always --dirty --abbrev=12 2>/dev/null)
 MODULE  := github.com/ensemble-weather/ensemble
 # Without git the program names itself by its digest. The go command's own stamp has no tags, and it refuses to build
 # in a clone of another owner: hence -buildvcs=false.
@@ -41,10 +42,16 @@ build-gpu: setup-build
 	@ls -l build/ensemble-gpu.tar.gz
 
 .PHONY: deb
-# build/ensemble_VERSION_ARCH.deb for the Debian or Ubuntu that it is made on.
+# build/ensemble_VERSION_ARCH.deb for the Debian or Ubuntu that it is made on, and the list of its parts.
 deb: setup-build
 	@scripts/setup.sh deb
 	scripts/deb.sh '$(VERSION)'
+
+.PHONY: reproduce
+# The package again from a clone in another folder, without Go's build cache: the same bytes? Half an hour on two processors.
+reproduce: setup-build
+	@scripts/setup.sh deb
+	scripts/reproduce.sh
 
 .PHONY: image
 # The image of Containerfile, by the first builder that is here, with its options in IMAGE_ARGS.
@@ -142,6 +149,11 @@ vet: setup-build
 
 staticcheck: setup-build
 	$(TOOL) staticcheck ./...
+
+.PHONY: vulnerabilities
+# Known vulnerabilities of functions that the programs may call; VULNDB= names another database than that of scripts/vulndb.
+vulnerabilities: setup-build
+	$(GO) run ./scripts/vulnerabilities $(if $(VULNDB),-db $(VULNDB)) ./cmd/...
 
 arch: setup-build
 	$(GO) test ./internal/archtest

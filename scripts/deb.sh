@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
 # Makes build/ensemble_VERSION_ARCH.deb from the checkout: both programs, manual
-# pages, completions, examples, licences. The same commit gives the same bytes.
+# pages, completions, examples, licences, and beside it ensemble_VERSION_ARCH.cdx.json, the list of
+# all parts, which the package has too. The same commit on the same system gives the same bytes
+# (scripts/reproduce.sh).
 #
 #   scripts/deb.sh VERSION        VERSION as `git describe --tags --always --dirty` gives it
 #
@@ -27,9 +29,27 @@ root=$PWD/$work/root
 rm -rf "$work"
 mkdir -p "$root/usr/bin" "$root/usr/share/man" "$root/DEBIAN" "$work/debian"
 
-CGO_CFLAGS="-O2 -g -Wno-deprecated-declarations" "$go" build -trimpath -buildvcs=false -p 2 \
-  -ldflags "-s -w -X github.com/ensemble-weather/ensemble/internal/version.described=$described" -o "$root/usr/bin/" ./cmd/...
+# supported FLAG...: does the compiler take the flags without a warning?
+supported() { gcc -Werror -O2 "$@" -x c -c -o /dev/null - <<<'#include <stdlib.h>' 2>/dev/null; }
+
+# Protections against faults of C code, and programs whose addresses are random (decision 0047). Variables of the caller
+# do not change the bytes.
+cflags="-O2 -g -Wno-deprecated-declarations -U_FORTIFY_SOURCE"
+if supported -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=3; then cflags+=" -D_FORTIFY_SOURCE=3"; else cflags+=" -D_FORTIFY_SOURCE=2"; fi
+for flag in -fstack-protector-strong -fstack-clash-protection -fcf-protection -mbranch-protection=standard; do
+  ! supported "$flag" || cflags+=" $flag"
+done
+# program NAME BIND: builds a program whose functions of libraries are bound at its start (now) or when they are first called (lazy).
+program() {
+  env -u CGO_CPPFLAGS -u CGO_LDFLAGS -u GOAMD64 -u GOARM64 -u GOEXPERIMENT GOFLAGS= CC=gcc CGO_ENABLED=1 CGO_CFLAGS="$cflags" "$go" build -p 2 \
+    -trimpath -buildvcs=false -buildmode=pie -ldflags "-s -w -extldflags=-Wl,-z,relro,-z,$2,-z,noexecstack \
+    -X github.com/ensemble-weather/ensemble/internal/version.described=$described" -o "$root/usr/bin/" "./cmd/$1"
+}
+program ensemble lazy # go-nvml leaves the functions of NVML to be found after its library is opened
+program ensemble-decode now
 ensemble=$root/usr/bin/ensemble
+"$go" run ./scripts/hardened -lazy "$ensemble"
+"$go" run ./scripts/hardened "$root/usr/bin/ensemble-decode"
 
 "$ensemble" man --out "$root/usr/share/man" --date "$day" >/dev/null
 "$ensemble" completion bash | install -D -m 644 /dev/stdin "$root/usr/share/bash-completion/completions/ensemble"
@@ -68,12 +88,16 @@ depends=$(cd "$work" && dpkg-shlibdeps -O root/usr/bin/ensemble root/usr/bin/ens
 # Libraries opened at run time are recommended or suggested. Debian names oneDNN after its
 # interface; the library that was found here is the one that was tested.
 onednn=$(dpkg -S '/usr/lib/*/libdnnl.so.*' | sed -n '1s/:.*//p')
+"$go" run ./scripts/sbom -version "$version" -epoch "$SOURCE_DATE_EPOCH" -opened "$(basename "$(ls /usr/lib/*/libdnnl.so.? | sed -n 1p)")" \
+  "$ensemble" "$root/usr/bin/ensemble-decode" | install -m 644 /dev/stdin "$share/ensemble.cdx.json"
+# Every file in whole KiB and 1 KiB for anything else, as dpkg-gencontrol counts: sizes of folders depend on the file system.
+size=$(find "$root" -path "$root/DEBIAN" -prune -o -printf '%y %s\n' | awk '{kib += $1 == "f" ? int(($2 + 1023) / 1024) : 1} END {print kib}')
 cat >"$root/DEBIAN/control" <<CONTROL
 Package: ensemble
 Version: $version
 Architecture: $arch
 Maintainer: $maintainer
-Installed-Size: $(du -k -s --apparent-size --exclude=DEBIAN "$root" | cut -f1)
+Installed-Size: $size
 Depends: $depends
 Recommends: ${onednn:-libdnnl2}
 Suggests: openmpi-bin | mpich, libeccodes-tools, cdo
@@ -95,6 +119,8 @@ install -m 755 scripts/debian/postinst scripts/debian/prerm scripts/debian/postr
 find "$root" -exec touch -h -d "@$SOURCE_DATE_EPOCH" {} +
 
 deb=build/ensemble_${version}_$arch.deb
-dpkg-deb --root-owner-group -Zxz --build "$root" "$deb" >/dev/null
+dpkg-deb --root-owner-group -Zxz -z6 --build "$root" "$deb" >/dev/null
+cp "$share/ensemble.cdx.json" "${deb%.deb}.cdx.json"
 rm -rf "$work"
-ls -l "$deb"
+ls -l "$deb" "${deb%.deb}.cdx.json"
+sha256sum "$deb"

@@ -214,6 +214,9 @@ var rows = []row{
 	{"experiments/stations", nil},
 	{"benchmarks", nil},
 	{"clients/python", nil},
+	{"scripts/hardened", nil},
 	{"scripts/licences", nil},
+	{"scripts/sbom", nil},
 	{"scripts/site", nil},
+	{"scripts/vulnerabilities", nil},
 }

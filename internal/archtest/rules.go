@@ -159,6 +159,9 @@ var forbiddenLinks = []struct {
 	{"cmd/ensemble", Module + "/io/netcdf/nclib", "HDF5 may crash on malformed files: it runs in the child process, and the program starts without it"},
 	{"cmd/ensemble", "github.com/fhs/go-netcdf", "it links netCDF-C"},
 	{"cmd/ensemble", Module + "/engine/cost/graphnet", "steps of networks that it did not see it predicts no better than engine/cost (decision 0040): it is a comparison"},
+	{"cmd/ensemble", "google.golang.org/grpc", "the program speaks no gRPC: Arrow's tables link a server of it, Parquet's columns do not"},
+	{"cmd/ensemble", "golang.org/x/net", "HTTP is that of the standard library"},
+	{"cmd/ensemble-decode", "net/http", "the child process has no network"},
 	{"cmd/ensemble-decode", "github.com/spf13/viper", "the child process has no configuration"},
 	{"cmd/ensemble-decode", Module + "/engine", "the child process must stay small: it is started often"},
 }

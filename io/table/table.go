@@ -1,5 +1,6 @@
 // Package table writes and reads tables as Parquet files. It is the only package
-// that imports Arrow.
+// that imports Arrow, and of Arrow only the packages of Parquet columns: those of Arrow tables
+// (pqarrow) link a gRPC server.
 //
 // A table is a slice of flat structs. Every exported field is a column, named by
 // its json tag; fields of embedded structs are columns too. Types: string → UTF8,
@@ -11,35 +12,34 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"io"
-	"math"
 	"reflect"
 	"strings"
 	"time"
 
-	"github.com/apache/arrow/go/v15/arrow"
-	"github.com/apache/arrow/go/v15/arrow/array"
-	"github.com/apache/arrow/go/v15/arrow/memory"
 	"github.com/apache/arrow/go/v15/parquet"
-	"github.com/apache/arrow/go/v15/parquet/compress"
 	"github.com/apache/arrow/go/v15/parquet/file"
-	"github.com/apache/arrow/go/v15/parquet/pqarrow"
 
-	"github.com/ensemble-weather/ensemble/internal/atomicfile"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/filesystem"
 )
 
-// timestamp is the type of times: milliseconds, adjusted to UTC, which pandas, R and
-// DuckDB read as times with a zone.
-var timestamp = &arrow.TimestampType{Unit: arrow.Millisecond, TimeZone: "UTC"}
+// kind is the type of a column.
+type kind string
+
+const (
+	text      kind = "string"
+	boolean   kind = "bool"
+	integer   kind = "int64"
+	float     kind = "float64"
+	timestamp kind = "timestamp" // written in milliseconds, adjusted to UTC: pandas, R and DuckDB read times with a zone
+)
 
 // column is one exported field of a row type. Fields of embedded structs have an index
 // of several steps.
 type column struct {
 	name  string
 	index []int // for reflect.Value.FieldByIndex
-	typ   arrow.DataType
+	kind  kind
 }
 
 // columns lists the columns of a row type. They are in the order of the fields, those of
@@ -62,7 +62,7 @@ func columns(row reflect.Type) ([]column, error) {
 				return nil, err
 			}
 			for _, c := range own {
-				out = append(out, column{c.name, append([]int{i}, c.index...), c.typ})
+				out = append(out, column{c.name, append([]int{i}, c.index...), c.kind})
 			}
 			continue
 		}
@@ -73,102 +73,27 @@ func columns(row reflect.Type) ([]column, error) {
 		if name == "" {
 			name = f.Name
 		}
-		var t arrow.DataType
+		var of kind
 		switch k := f.Type.Kind(); {
 		case f.Type == reflect.TypeFor[time.Time]():
-			t = timestamp
+			of = timestamp
 		case k == reflect.String:
-			t = arrow.BinaryTypes.String
+			of = text
 		case k == reflect.Bool:
-			t = arrow.FixedWidthTypes.Boolean
+			of = boolean
 		case k >= reflect.Int && k <= reflect.Int64:
-			t = arrow.PrimitiveTypes.Int64
+			of = integer
 		case k == reflect.Float32 || k == reflect.Float64:
-			t = arrow.PrimitiveTypes.Float64
+			of = float
 		default:
 			return nil, fmt.Errorf("table: field %s of %s has type %s, which has no column type", f.Name, row, f.Type)
 		}
-		out = append(out, column{name, []int{i}, t})
+		out = append(out, column{name, []int{i}, of})
 	}
 	if len(out) == 0 {
 		return nil, fmt.Errorf("table: %s has no columns", row)
 	}
 	return out, nil
-}
-
-// Write writes a table. The file is replaced atomically. Columns are compressed
-// with zstd at level 1: the library makes an encoder for each column, and encoders
-// of higher levels take longer to set up than to compress.
-//
-// All columns may be null, although only floats and times are: readers of other
-// languages expect it. A table without rows has its columns too.
-//
-// Memory: all rows in columns, before compression.
-// Errors: a row type without a mapping; those of exit.CreateError.
-// Source: Apache Parquet, file format and logical types (STRING, TIMESTAMP); Apache
-// Arrow, schema mapping.
-func Write[T any](path string, rows []T) error {
-	cols, err := columns(reflect.TypeFor[T]())
-	if err != nil {
-		return err
-	}
-	fields := make([]arrow.Field, len(cols))
-	for i, c := range cols {
-		fields[i] = arrow.Field{Name: c.name, Type: c.typ, Nullable: true}
-	}
-	schema := arrow.NewSchema(fields, nil)
-	b := array.NewRecordBuilder(memory.DefaultAllocator, schema)
-	defer b.Release()
-	for i := range rows {
-		v := reflect.ValueOf(&rows[i]).Elem()
-		for k, c := range cols {
-			appendValue(b.Field(k), v.FieldByIndex(c.index))
-		}
-	}
-	record := b.NewRecord()
-	defer record.Release()
-	err = atomicfile.Write(path, func(w io.Writer) error {
-		// The Parquet writer closes its argument; atomicfile.Write closes the file.
-		pw, err := pqarrow.NewFileWriter(schema, struct{ io.Writer }{w},
-			parquet.NewWriterProperties(parquet.WithCompression(compress.Codecs.Zstd), parquet.WithCompressionLevel(1)),
-			pqarrow.NewArrowWriterProperties(pqarrow.WithStoreSchema()))
-		if err != nil {
-			return err
-		}
-		if err := pw.Write(record); err != nil {
-			pw.Close()
-			return err
-		}
-		return pw.Close()
-	})
-	return exit.CreateError(path, err)
-}
-
-// appendValue appends one value to its column. The type of b is that of the column
-// (columns), so each case fits. Times lose what is below a millisecond.
-//
-// Missing: NaN and the zero time become null, as WriteCSV leaves their cells empty.
-func appendValue(b array.Builder, v reflect.Value) {
-	switch b := b.(type) {
-	case *array.StringBuilder:
-		b.Append(v.String())
-	case *array.BooleanBuilder:
-		b.Append(v.Bool())
-	case *array.Int64Builder:
-		b.Append(v.Int())
-	case *array.Float64Builder:
-		if f := v.Float(); math.IsNaN(f) {
-			b.AppendNull()
-		} else {
-			b.Append(f)
-		}
-	case *array.TimestampBuilder:
-		if t := v.Interface().(time.Time); t.IsZero() {
-			b.AppendNull()
-		} else {
-			b.Append(arrow.Timestamp(t.UnixMilli()))
-		}
-	}
 }
 
 // Read returns the rows of a table. Columns are matched by name; columns that T
@@ -218,75 +143,26 @@ func read[T any](ctx context.Context, path string, f parquet.ReaderAtSeeker) (ro
 		return nil, bad(err.Error())
 	}
 	defer pf.Close()
-	r, err := pqarrow.NewFileReader(pf, pqarrow.ArrowReadProperties{}, memory.DefaultAllocator)
-	if err != nil {
-		return nil, bad(err.Error())
-	}
-	schema, err := r.Schema()
-	if err != nil {
-		return nil, bad(err.Error())
-	}
-	// Columns are read one by one in this goroutine. Arrow reads a complete table
-	// in goroutines of its own, where a panic would end the program.
 	for i, c := range cols {
-		at := schema.FieldIndices(c.name)
-		if len(at) != 1 {
-			return nil, bad(fmt.Sprintf("%d columns are named %q", len(at), c.name))
+		if err := ctx.Err(); err != nil {
+			return nil, err
 		}
-		if t := schema.Field(at[0]).Type; t.ID() != c.typ.ID() {
-			return nil, bad(fmt.Sprintf("column %q is %s, want %s", c.name, t, c.typ))
-		}
-		reader, err := r.GetColumn(ctx, at[0])
-		if err != nil {
-			return nil, bad(err.Error())
-		}
-		data, err := reader.NextBatch(pf.NumRows())
-		reader.Release()
-		if err != nil {
-			return nil, bad(err.Error())
-		}
-		if i == 0 {
-			rows = make([]T, data.Len())
-		}
-		if data.Len() != len(rows) {
-			data.Release()
-			return nil, bad(fmt.Sprintf("column %q has %d rows, %q has %d", c.name, data.Len(), cols[0].name, len(rows)))
-		}
-		k := 0
-		for _, chunk := range data.Chunks() {
-			for n := range chunk.Len() {
-				setValue(reflect.ValueOf(&rows[k]).Elem().FieldByIndex(c.index), chunk, n)
-				k++
+		n := 0
+		err := readColumn(pf, c, func(set func(v reflect.Value)) {
+			if i == 0 {
+				rows = append(rows, *new(T))
 			}
+			if n < len(rows) {
+				set(reflect.ValueOf(&rows[n]).Elem().FieldByIndex(c.index))
+			}
+			n++
+		})
+		if err != nil {
+			return nil, bad(err.Error())
 		}
-		data.Release()
+		if n != len(rows) {
+			return nil, bad(fmt.Sprintf("column %q has %d rows, %q has %d", c.name, n, cols[0].name, len(rows)))
+		}
 	}
 	return rows, nil
-}
-
-// setValue sets v to element k of a column. It inverts appendValue. Another unit of time
-// is converted.
-//
-// Null of a string, bool or integer column is "", false or 0.
-func setValue(v reflect.Value, a arrow.Array, k int) {
-	null := a.IsNull(k)
-	switch a := a.(type) {
-	case *array.String:
-		v.SetString(a.Value(k))
-	case *array.Boolean:
-		v.SetBool(a.Value(k))
-	case *array.Int64:
-		v.SetInt(a.Value(k))
-	case *array.Float64:
-		if null {
-			v.SetFloat(math.NaN())
-		} else {
-			v.SetFloat(a.Value(k))
-		}
-	case *array.Timestamp:
-		if !null {
-			unit := a.DataType().(*arrow.TimestampType).Unit
-			v.Set(reflect.ValueOf(a.Value(k).ToTime(unit).UTC()))
-		}
-	}
 }

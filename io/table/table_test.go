@@ -3,6 +3,8 @@ package table
 import (
 	"bytes"
 	"context"
+	"errors"
+	"fmt"
 	"math"
 	"os"
 	"os/exec"
@@ -105,17 +107,68 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// Another implementation reads the same table.
-func TestPyArrowReads(t *testing.T) {
-	python := ""
+// pyarrow returns a Python that has another implementation of Parquet.
+func pyarrow(t *testing.T) string {
+	t.Helper()
 	for _, p := range []string{os.Getenv("ENSEMBLE_TEST_PYTHON"), "../../build/venv/bin/python"} {
-		if p != "" && python == "" && exec.Command(p, "-c", "import pyarrow.parquet").Run() == nil {
-			python = p
+		if p != "" && exec.Command(p, "-c", "import pyarrow.parquet").Run() == nil {
+			return p
 		}
 	}
-	if python == "" {
-		t.Skip("skipped: no judge: no Python with pyarrow (make setup, or ENSEMBLE_TEST_PYTHON)")
+	t.Skip("skipped: no judge: no Python with pyarrow (make setup, or ENSEMBLE_TEST_PYTHON)")
+	return ""
+}
+
+// TestReadsPyArrow reads what another implementation writes: columns that cannot be null, other units of time, dictionaries,
+// several groups of rows, which are no multiples of a batch, and a column in a struct, which is no column of the table.
+func TestReadsPyArrow(t *testing.T) {
+	python, path := pyarrow(t), filepath.Join(t.TempDir(), "x.parquet")
+	out, err := exec.Command(python, "-c", `
+import sys, pyarrow as pa, pyarrow.parquet as pq
+n, us = 10000, 441547200123456
+columns = [pa.array([f"v{i % 7}" for i in range(n)]), pa.array([i / 2 if i % 3 else None for i in range(n)], pa.float64()),
+  pa.array(range(n), pa.int64()), pa.array([i % 5 == 0 for i in range(n)]),
+  pa.array([us + i if i % 4 else None for i in range(n)], pa.timestamp("us", "UTC")), pa.array([us * 1000 + i for i in range(n)], pa.timestamp("ns", "UTC")),
+  pa.array([{"n": 1}] * n)]
+names = ["id", "value", "n", "raw", "us", "ns", "nested"]
+fields = [pa.field(k, c.type, nullable=k not in ("n", "raw", "ns")) for k, c in zip(names, columns)]
+pq.write_table(pa.Table.from_arrays(columns, schema=pa.schema(fields)), sys.argv[1], row_group_size=3333, coerce_timestamps=None)
+`, path).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
 	}
+	type row struct {
+		ID    string    `json:"id"`
+		Value float64   `json:"value"`
+		N     int       `json:"n"`
+		Raw   bool      `json:"raw"`
+		US    time.Time `json:"us"`
+		NS    time.Time `json:"ns"`
+	}
+	got, err := Read[row](context.Background(), path)
+	if err != nil || len(got) != 10000 {
+		t.Fatalf("%d rows: %v", len(got), err)
+	}
+	for i, r := range got {
+		want := row{fmt.Sprintf("v%d", i%7), float64(i) / 2, i, i%5 == 0, time.UnixMicro(441547200123456 + int64(i)).UTC(), time.Unix(0, 441547200123456000+int64(i)).UTC()}
+		if i%3 == 0 {
+			if !math.IsNaN(r.Value) {
+				t.Fatalf("row %d: null was read as %v", i, r.Value)
+			}
+			r.Value = want.Value
+		}
+		if i%4 == 0 {
+			want.US = time.Time{}
+		}
+		if r != want {
+			t.Fatalf("row %d: got %+v, want %+v", i, r, want)
+		}
+	}
+}
+
+// Another implementation reads the same table.
+func TestPyArrowReads(t *testing.T) {
+	python := pyarrow(t)
 	path := filepath.Join(t.TempDir(), "scores.parquet")
 	if err := Write(path, rows()); err != nil {
 		t.Fatal(err)
@@ -138,6 +191,45 @@ print(t.to_pylist()[1], pq.ParquetFile(sys.argv[1]).metadata.row_group(0).column
 }
 
 // TestDamaged: a damaged page is exit 65, although Arrow panics.
+// failsAt is a writer that fails at a byte.
+type failsAt struct{ left int }
+
+var errFull = errors.New("full")
+
+func (w *failsAt) Write(b []byte) (int, error) {
+	n := min(len(b), w.left)
+	w.left -= n
+	if n < len(b) {
+		return n, errFull
+	}
+	return n, nil
+}
+
+// TestErrorsOfWriting: an error at any byte of the file is returned.
+func TestErrorsOfWriting(t *testing.T) {
+	values := reflect.ValueOf(rows())
+	cols, err := columns(values.Type().Elem())
+	if err != nil {
+		t.Fatal(err)
+	}
+	root, err := group(cols)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var whole bytes.Buffer
+	if err := encode(&whole, root, cols, values); err != nil {
+		t.Fatal(err)
+	}
+	for n := range whole.Len() {
+		if err := encode(&failsAt{n}, root, cols, values); !errors.Is(err, errFull) {
+			t.Fatalf("at byte %d of %d: %v", n, whole.Len(), err)
+		}
+	}
+	if err := encode(&failsAt{whole.Len()}, root, cols, values); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestDamaged(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a.parquet")
 	if err := Write(path, rows()); err != nil {
