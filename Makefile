@@ -152,8 +152,9 @@ staticcheck: setup-build
 
 .PHONY: vulnerabilities
 # Known vulnerabilities of functions that the programs may call; VULNDB= names another database than that of scripts/vulndb.
+VULNDB :=
 vulnerabilities: setup-build
-	$(GO) run ./scripts/vulnerabilities $(if $(VULNDB),-db $(VULNDB)) ./cmd/...
+	$(GO) run ./scripts/vulnerabilities -db '$(VULNDB)' ./cmd/...
 
 arch: setup-build
 	$(GO) test ./internal/archtest

@@ -40,11 +40,12 @@ for flag in -fstack-protector-strong -fstack-clash-protection -fcf-protection -m
   ! supported "$flag" || cflags+=" $flag"
 done
 # program NAME BIND: builds a program whose functions of libraries are bound at its start (now) or when they are first called (lazy).
-program() {
-  env -u CGO_CPPFLAGS -u CGO_LDFLAGS -u GOAMD64 -u GOARM64 -u GOEXPERIMENT GOFLAGS= CC=gcc CGO_ENABLED=1 CGO_CFLAGS="$cflags" "$go" build -p 2 \
-    -trimpath -buildvcs=false -buildmode=pie -ldflags "-s -w -extldflags=-Wl,-z,relro,-z,$2,-z,noexecstack \
+program() (
+  unset CGO_CPPFLAGS CGO_LDFLAGS GOAMD64 GOARM64 GOEXPERIMENT
+  export GOFLAGS=-trimpath CC=gcc CGO_ENABLED=1 CGO_CFLAGS=$cflags
+  "$go" build -p 2 -buildvcs=false -buildmode=pie -ldflags "-s -w -extldflags=-Wl,-z,relro,-z,$2,-z,noexecstack \
     -X github.com/ensemble-weather/ensemble/internal/version.described=$described" -o "$root/usr/bin/" "./cmd/$1"
-}
+)
 program ensemble lazy # go-nvml leaves the functions of NVML to be found after its library is opened
 program ensemble-decode now
 ensemble=$root/usr/bin/ensemble
@@ -88,7 +89,8 @@ depends=$(cd "$work" && dpkg-shlibdeps -O root/usr/bin/ensemble root/usr/bin/ens
 # Libraries opened at run time are recommended or suggested. Debian names oneDNN after its
 # interface; the library that was found here is the one that was tested.
 onednn=$(dpkg -S '/usr/lib/*/libdnnl.so.*' | sed -n '1s/:.*//p')
-"$go" run ./scripts/sbom -version "$version" -epoch "$SOURCE_DATE_EPOCH" -opened "$(basename "$(ls /usr/lib/*/libdnnl.so.? | sed -n 1p)")" \
+library=$(ls /usr/lib/*/libdnnl.so.? | sed -n 1p)
+"$go" run ./scripts/sbom -version "$version" -epoch "$SOURCE_DATE_EPOCH" -opened "${library##*/}" \
   "$ensemble" "$root/usr/bin/ensemble-decode" | install -m 644 /dev/stdin "$share/ensemble.cdx.json"
 # Every file in whole KiB and 1 KiB for anything else, as dpkg-gencontrol counts: sizes of folders depend on the file system.
 size=$(find "$root" -path "$root/DEBIAN" -prune -o -printf '%y %s\n' | awk '{kib += $1 == "f" ? int(($2 + 1023) / 1024) : 1} END {print kib}')

@@ -14,8 +14,8 @@ const (
 )
 
 var programs = []program{
-	{"apt-get", debian, ""}, {"awk", debian, ""}, {"bash", debian, ""}, {"cat", debian, ""}, {"chmod", debian, ""}, {"cp", debian, ""}, {"cut", debian, ""},
-	{"date", debian, ""}, {"dirname", debian, ""}, {"dpkg", debian, ""}, {"dpkg-deb", debian, ""}, {"dpkg-query", debian, ""}, {"du", debian, ""},
+	{"apt-get", debian, ""}, {"awk", debian, ""}, {"bash", debian, ""}, {"cat", debian, ""}, {"chmod", debian, ""}, {"cp", debian, ""},
+	{"date", debian, ""}, {"dirname", debian, ""}, {"dpkg", debian, ""}, {"dpkg-deb", debian, ""}, {"dpkg-query", debian, ""}, {"cmp", debian, ""}, {"diff", debian, ""}, {"readlink", debian, ""}, {"realpath", debian, ""},
 	{"find", debian, ""}, {"grep", debian, ""}, {"gunzip", debian, ""}, {"gzip", debian, ""}, {"head", debian, ""}, {"id", debian, ""}, {"install", debian, ""}, {"ln", debian, ""},
 	{"logger", debian, ""}, {"ls", debian, ""}, {"md5sum", debian, ""}, {"mkdir", debian, ""}, {"mktemp", debian, ""}, {"mount", debian, ""}, {"nsenter", debian, ""}, {"nproc", debian, ""},
 	{"rm", debian, ""}, {"script", debian, ""}, {"sed", debian, ""}, {"sh", debian, ""}, {"sha256sum", debian, ""}, {"sleep", debian, ""}, {"sort", debian, ""}, {"tail", debian, ""},
