@@ -15,6 +15,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/faultfs"
+	"github.com/ensemble-weather/ensemble/internal/testseed"
 )
 
 // writer is a command that writes a directory.
@@ -151,7 +152,7 @@ func TestFault22(t *testing.T) { failSample(t, unix.EDQUOT, unix.EFBIG) }
 const sampled = 2
 
 func failSample(t *testing.T, errnos ...unix.Errno) {
-	r := rand.New(rand.NewPCG(testSeed(t), 0))
+	r := rand.New(rand.NewPCG(testseed.Of(t), 0))
 	for _, w := range writers(t) {
 		n := w.points(t)
 		for _, errno := range errnos {

@@ -2,11 +2,15 @@
 
 package main
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/ensemble-weather/ensemble/internal/testseed"
+)
 
 // disturb calls a test of each command that writes until it has disturbed all of them together at least n times.
 func disturb(t *testing.T, n int, each func(d disturbed, t *testing.T, seed uint64, n int) int) {
-	seed, total := testSeed(t), 0
+	seed, total := testseed.Of(t), 0
 	all := disturbances(t)
 	for i, d := range all {
 		t.Run(d.name, func(t *testing.T) { total += each(d, t, seed, (n-total+len(all)-i-1)/(len(all)-i)) })

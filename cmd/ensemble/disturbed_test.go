@@ -21,6 +21,7 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/filesystem"
 	"github.com/ensemble-weather/ensemble/internal/powerfail"
 	"github.com/ensemble-weather/ensemble/internal/testgrib"
+	"github.com/ensemble-weather/ensemble/internal/testseed"
 )
 
 // Variables of a process of this test program that runs a command and records its operations on files.
@@ -261,24 +262,10 @@ func (d disturbed) kill(t *testing.T, seed uint64, n int) (kills int) {
 	return kills
 }
 
-// testSeed returns the seed that selects moments and operations: 1, or that of ENSEMBLE_TEST_SEED.
-func testSeed(t *testing.T) uint64 {
-	t.Helper()
-	seed := uint64(1)
-	if text := os.Getenv("ENSEMBLE_TEST_SEED"); text != "" {
-		var err error
-		if seed, err = strconv.ParseUint(text, 10, 64); err != nil {
-			t.Fatal(err)
-		}
-	}
-	t.Logf("seed %d; ENSEMBLE_TEST_SEED sets another", seed)
-	return seed
-}
-
 // TestFault23: a command is killed after any operation on files. What it has left is old, new or absent, and the next run
 // needs no help and gives the result of an undisturbed run.
 func TestFault23(t *testing.T) {
-	seed := testSeed(t)
+	seed := testseed.Of(t)
 	for _, d := range disturbances(t) {
 		t.Run(d.name, func(t *testing.T) { d.kill(t, seed, 1) })
 	}
@@ -286,7 +273,7 @@ func TestFault23(t *testing.T) {
 
 // TestFault24: the power fails after any operation on files. The same holds; what a command reported as finished is there.
 func TestFault24(t *testing.T) {
-	seed := testSeed(t)
+	seed := testseed.Of(t)
 	for _, d := range disturbances(t) {
 		t.Run(d.name, func(t *testing.T) { d.cutPower(t, seed, 2) })
 	}

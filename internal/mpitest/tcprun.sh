@@ -24,8 +24,11 @@ for _ in "${programs[@]}"; do
   if [ $status -ne 0 ] && [ $code -eq 0 ]; then
     code=$status
     others=${!rank[*]}
-    [ -n "$others" ] && (sleep 5; kill -KILL $others) 2>/dev/null &
-    [ -n "$others" ] && killer=$! && disown
+    if [ -n "$others" ]; then
+      { sleep 5 && kill -KILL $others; } >/dev/null 2>&1 & # not the output of the job, whose reader waits until all have closed it
+      killer=$!
+      disown
+    fi
   fi
 done
 [ -n "$killer" ] && kill "$killer" 2>/dev/null

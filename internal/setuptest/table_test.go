@@ -103,8 +103,10 @@ var indirect = map[string][]string{
 	"predict.go: o.Program[0]":                                            nil, // ensemble
 	"programs_test.go: p.name":                                            nil, // of the table
 	"pagerun_test.go: script.String()":                                    nil, // of the pages, which are looked at
+	"processcounts_test.go: launcher":                                     nil, // of mpitest.Launchers
 	"processcounts_test.go: mpitest.Launchers[c.launcher]":                nil, // of mpitest.Launchers
 	"rankfailure_test.go: launcher":                                       nil, // of mpitest.Launchers
+	"rankfailure_test.go: some[:1]":                                       nil, // of mpitest.Launchers
 	`refusals_test.go: strings.Cut(command, " ")`:                         {"ncatted", "gunzip", "unzip"},
 	`refusals_test.go: strings.ReplaceAll(command, "FILE", "'"+path+"'")`: {"ncatted", "gunzip", "unzip"},
 	"rolling_test.go: program[0]":                                         {"ncap2", "cdo"},

@@ -1,7 +1,9 @@
 package jobs
 
 import (
+	"maps"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"testing"
 	"time"
@@ -10,12 +12,16 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/mpitest"
 	"github.com/ensemble-weather/ensemble/internal/rundir"
+	"github.com/ensemble-weather/ensemble/internal/testseed"
 )
 
 // Late steps of which every one waits for all groups: a rank that is killed, stopped or interrupted ends the job as in
 // synchronous training, and the training that resumes has the bits of an undisturbed one.
-func TestExchangeRankFailures(t *testing.T) {
-	checkRankFailures(t, []rankFailure{
+func TestExchangeRankFailures(t *testing.T) { checkExchangeFailures(t, onALauncher) }
+
+// checkExchangeFailures checks these failures on ranks of launchers.
+func checkExchangeFailures(t *testing.T, on launchers) {
+	checkRankFailures(t, on, []rankFailure{
 		{syscall.SIGKILL, 1, 0, "illed"},
 		{syscall.SIGSTOP, 1, exit.RankLost, "error[E071]: rank 1 was lost"},
 		{syscall.SIGTERM, 0, exit.SaveAndStop, "error[E075]: "},
@@ -31,16 +37,25 @@ func lateTraining(t *testing.T, slow time.Duration, set ...string) rankTraining 
 
 // Real ranks that are late train with every system. A signal ends the job with a checkpoint, a rank that does not answer
 // with the code of a lost one, and the training that resumes converges.
+// The seed selects two systems; TestLongLateRanksOfALauncher has all.
 func TestLateRanksOfALauncher(t *testing.T) {
-	for name, set := range map[string][]string{
-		"solo":  {"train.exchange.system=eager", "train.exchange.initiator=solo"},
-		"skips": {"train.exchange.system=eager", "train.exchange.initiator=solo", "train.exchange.skip=true"},
-		"wagma": {"train.exchange.system=wagma", "train.mesh=data:2 lat:2", "train.exchange.skip=true"},
-		"local": {"train.exchange.system=local", "train.exchange.rate=1", "train.exchange.momentum=0"},
-	} {
+	checkLateRanks(t, testseed.Some(t, slices.Sorted(maps.Keys(lateSystems)), 2))
+}
+
+// lateSystems are settings of trainings in which ranks may be late.
+var lateSystems = map[string][]string{
+	"solo":  {"train.exchange.system=eager", "train.exchange.initiator=solo"},
+	"skips": {"train.exchange.system=eager", "train.exchange.initiator=solo", "train.exchange.skip=true"},
+	"wagma": {"train.exchange.system=wagma", "train.mesh=data:2 lat:2", "train.exchange.skip=true"},
+	"local": {"train.exchange.system=local", "train.exchange.rate=1", "train.exchange.momentum=0"},
+}
+
+// checkLateRanks checks late ranks of some systems.
+func checkLateRanks(t *testing.T, systems []string) {
+	for _, name := range systems {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel() // mostly waiting
-			r := lateTraining(t, 50*time.Millisecond, append(set, "train.exchange.period=4")...)
+			r := lateTraining(t, 50*time.Millisecond, append(slices.Clone(lateSystems[name]), "train.exchange.period=4")...)
 			for _, c := range []rankFailure{{syscall.SIGTERM, 2, exit.SaveAndStop, ""}, {syscall.SIGSTOP, 3, exit.RankLost, ""}} {
 				l := start(t, mpitest.Path(t, mpitest.Launchers[0]), 4, r)
 				l.atStep(t, r.RunDir, 2)

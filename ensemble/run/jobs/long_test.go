@@ -25,7 +25,7 @@ func TestLongTimedRuns(t *testing.T) {
 
 // TestLongRankFailures: TestFault37 and TestFault38 with every signal on either rank.
 func TestLongRankFailures(t *testing.T) {
-	checkRankFailures(t, []rankFailure{
+	checkRankFailures(t, onLaunchers, []rankFailure{
 		{syscall.SIGKILL, 0, 0, "illed"},
 		{syscall.SIGKILL, 1, 0, "illed"},
 		{syscall.SIGSTOP, 0, exit.RankLost, "error[E071]: rank 0 was lost"},
@@ -96,7 +96,7 @@ func TestLongParallelMatrix(t *testing.T) {
 		mesh  string
 	}{{2, "lon:2"}, {3, "lat:3"}, {4, "data:2 lon:2"}, {8, "data:2 lat:2 lon:2"}} {
 		for _, ranks := range []int{c.ranks, (c.ranks + 1) / 2} { // all, and several parts on some
-			all := checkLaunched(t, ranks, bench.ParallelCheckOptions{Case: of, Mesh: c.mesh, Steps: steps})
+			all := checkLaunched(t, onLaunchers, ranks, bench.ParallelCheckOptions{Case: of, Mesh: c.mesh, Steps: steps})
 			for _, r := range all {
 				tell(r)
 			}

@@ -82,10 +82,10 @@ func printCheck(o bench.ParallelCheckOptions) error {
 	return err
 }
 
-// checkLaunched checks ranks under every launcher.
-func checkLaunched(t *testing.T, ranks int, o bench.ParallelCheckOptions) (all []*bench.ParallelCheck) {
+// checkLaunched checks ranks of launchers.
+func checkLaunched(t *testing.T, on launchers, ranks int, o bench.ParallelCheckOptions) (all []*bench.ParallelCheck) {
 	t.Helper()
-	mpirun(t, ranks, job{Check: &o}, func(out string, code exit.Code) {
+	launchJob(t, on, ranks, job{Check: &o}, func(out string, code exit.Code) {
 		if code != exit.OK {
 			t.Error(out)
 			return
@@ -105,8 +105,11 @@ func checkLaunched(t *testing.T, ranks int, o bench.ParallelCheckOptions) (all [
 }
 
 // Training on meshes of 2, 3 and 4 parts, with even and uneven shards, agrees with training on one. Repeated
-// on fewer ranks, and under Open MPI and MPICH, it gives the same bits.
-func TestParallelMatrix(t *testing.T) {
+// on fewer ranks, and under a launcher, it gives the same bits.
+func TestParallelMatrix(t *testing.T) { checkParallelMatrix(t, onALauncher) }
+
+// checkParallelMatrix compares ranks of launchers and of this process.
+func checkParallelMatrix(t *testing.T, on launchers) {
 	of := bench.Case{Model: bench.BenchUNet3D, Base: 8, Crop: setup.Crop{Height: 32, Width: 32}, Batch: 2, Depth: 2, Threads: 1}
 	checkWithin(t, bench.ParallelCheckOptions{Case: of, Ranks: 3, Mesh: "lon:3", Steps: 2})
 	for _, c := range []struct {
@@ -114,7 +117,7 @@ func TestParallelMatrix(t *testing.T) {
 		mesh  string
 	}{{[]int{2, 2, 2}, "lat:2"}, {[]int{2, 4, 3}, "data:2 lon:2"}} {
 		o := bench.ParallelCheckOptions{Case: of, Mesh: c.mesh, Steps: 2}
-		all := checkLaunched(t, c.ranks[0], o)
+		all := checkLaunched(t, on, c.ranks[0], o)
 		for _, n := range c.ranks[1:] {
 			o.Ranks = n
 			all = append(all, checkWithin(t, o))

@@ -26,7 +26,10 @@ func TestSameBitsOnAnyProcesses(t *testing.T) {
 
 // The same holds under MPI launchers: the training is stopped by a signal to one process, and resumes with
 // fewer.
-func TestSameBitsOnLaunchedProcesses(t *testing.T) {
+func TestSameBitsOnLaunchedProcesses(t *testing.T) { checkLaunchedMesh(t, onALauncher) }
+
+// checkLaunchedMesh compares the weights of a mesh of four ranks on launched processes with those on one process.
+func checkLaunchedMesh(t *testing.T, on launchers) {
 	whole := filepath.Join(t.TempDir(), "whole")
 	r := withMesh(failing(t, whole), "lat:2 lon:2")
 	c, err := config.LoadTrain(config.Sources{Files: []string{r.Config}, Set: r.Set})
@@ -37,7 +40,7 @@ func TestSameBitsOnLaunchedProcesses(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := runtest.Digest(t, whole)
-	onLaunchers(t, func(t *testing.T, launcher string) {
+	on(t, func(t *testing.T, launcher string) {
 		r := withMesh(failing(t, filepath.Join(t.TempDir(), "run")), "lat:2 lon:2")
 		l := start(t, launcher, 3, r)
 		l.atStep(t, r.RunDir, 2)
@@ -61,18 +64,24 @@ func TestSameBitsOnLaunchedProcesses(t *testing.T) {
 	})
 }
 
+// Settings of pipelines of four ranks.
+var (
+	chimeraOfFour  = []string{"train.mesh=auto", "train.pipeline.stages=4", "train.pipeline.schedule=chimera", "train.ema=0.5"}
+	dataRanksOfTwo = []string{"train.mesh=data:2", "train.pipeline.stages=2", "train.pipeline.schedule=1f1b", "train.ema=0.5"}
+)
+
 // So do the stages of a pipeline, one on each process, and two on each after a stop.
 func TestPipelineOnLaunchedProcesses(t *testing.T) {
-	checkLaunchedPipeline(t, "train.mesh=auto", "train.pipeline.stages=4", "train.pipeline.schedule=chimera", "train.ema=0.5")
+	checkLaunchedPipeline(t, onALauncher, chimeraOfFour...)
 }
 
 // So do two stages of two data ranks each.
 func TestPipelineOfDataRanksOnLaunchedProcesses(t *testing.T) {
-	checkLaunchedPipeline(t, "train.mesh=data:2", "train.pipeline.stages=2", "train.pipeline.schedule=1f1b", "train.ema=0.5")
+	checkLaunchedPipeline(t, onALauncher, dataRanksOfTwo...)
 }
 
 // checkLaunchedPipeline compares the weights of a pipeline of four ranks on launched processes with those on one process.
-func checkLaunchedPipeline(t *testing.T, pipeline ...string) {
+func checkLaunchedPipeline(t *testing.T, on launchers, pipeline ...string) {
 	t.Helper()
 	whole := failing(t, filepath.Join(t.TempDir(), "whole"))
 	c, err := config.LoadTrain(config.Sources{Files: []string{whole.Config}, Set: append(whole.Set, pipeline...)})
@@ -83,7 +92,7 @@ func checkLaunchedPipeline(t *testing.T, pipeline ...string) {
 		t.Fatal(err)
 	}
 	want := runtest.Digest(t, whole.RunDir)
-	onLaunchers(t, func(t *testing.T, launcher string) {
+	on(t, func(t *testing.T, launcher string) {
 		r := failing(t, filepath.Join(t.TempDir(), "run"))
 		r.Set = append(r.Set, pipeline...)
 		l := start(t, launcher, 4, r)

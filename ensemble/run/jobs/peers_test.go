@@ -39,9 +39,12 @@ func peerTraining(t *testing.T, set ...string) (training func(t *testing.T) rank
 
 // Under a launcher ranks are processes. They exchange samples, and end with the bits of ranks of one process
 // without exchange.
-func TestProcessesExchangeInits(t *testing.T) {
+func TestProcessesExchangeInits(t *testing.T) { checkLaunchedPeers(t, onALauncher) }
+
+// checkLaunchedPeers compares the bits of processes of launchers.
+func checkLaunchedPeers(t *testing.T, on launchers) {
 	training, want := peerTraining(t, "train.epochs=2")
-	onLaunchers(t, func(t *testing.T, launcher string) {
+	on(t, func(t *testing.T, launcher string) {
 		r := training(t)
 		r.Pause = 0
 		if code, out := start(t, launcher, 2, r).end(t); code != exit.OK {

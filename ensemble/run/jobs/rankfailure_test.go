@@ -28,6 +28,7 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/interrupt"
 	"github.com/ensemble-weather/ensemble/internal/mpitest"
 	"github.com/ensemble-weather/ensemble/internal/rundir"
+	"github.com/ensemble-weather/ensemble/internal/testseed"
 	"github.com/ensemble-weather/ensemble/spatial/comm/launch"
 	"github.com/ensemble-weather/ensemble/spatial/comm/mpi"
 )
@@ -174,18 +175,36 @@ func (l *launched) atStep(t *testing.T, runDir string, more int) {
 	}
 }
 
-// onLaunchers calls f for every installed MPI launcher, and for TCP.
+// launchers calls f for launchers of MPI and for that of TCP, each in a subtest.
+type launchers func(t *testing.T, f func(t *testing.T, launcher string))
+
+// onLaunchers calls f for every installed one.
 func onLaunchers(t *testing.T, f func(t *testing.T, launcher string)) {
-	t.Run(mpitest.TCP, func(t *testing.T) { f(t, mpitest.Path(t, mpitest.TCP)) })
-	for i, launcher := range mpitest.Launchers {
-		t.Run(launcher, func(t *testing.T) {
-			path := mpitest.Path(t, launcher)
-			if _, err := mpi.Probe(mpi.Implementations[i]); errors.Is(err, dl.ErrNotFound) {
-				t.Skip("skipped: ", err)
-			}
-			f(t, path)
-		})
+	for _, launcher := range installedLaunchers() {
+		t.Run(launcher, func(t *testing.T) { f(t, mpitest.Path(t, launcher)) })
 	}
+}
+
+// onALauncher calls f for an installed one, which the seed selects for each test and subtest. TestLongLaunchers has the others.
+func onALauncher(t *testing.T, f func(t *testing.T, launcher string)) {
+	some := testseed.Some(t, installedLaunchers(), 1)
+	for _, launcher := range some[:1] {
+		t.Run(launcher, func(t *testing.T) { f(t, mpitest.Path(t, launcher)) })
+	}
+}
+
+// installedLaunchers returns the names of launchers whose libraries are there.
+func installedLaunchers() []string {
+	all := []string{mpitest.TCP}
+	for i, launcher := range mpitest.Launchers {
+		if _, err := exec.LookPath(launcher); err != nil {
+			continue
+		}
+		if _, err := mpi.Probe(mpi.Implementations[i]); !errors.Is(err, dl.ErrNotFound) {
+			all = append(all, launcher)
+		}
+	}
+	return all
 }
 
 // failing is a training of 24 steps for failures: on 2 ranks, with dropout, random members and validation.
@@ -206,17 +225,17 @@ type rankFailure struct {
 // TestFault37: a rank is killed. All ranks end within half a minute with a message that names it, no process is left, and
 // the resumed training, interrupted once more, ends with the bits of an undisturbed one.
 func TestFault37(t *testing.T) {
-	checkRankFailures(t, []rankFailure{{syscall.SIGKILL, 1, 0, "illed"}, {syscall.SIGTERM, 0, exit.SaveAndStop, "error[E075]: "}})
+	checkRankFailures(t, onALauncher, []rankFailure{{syscall.SIGKILL, 1, 0, "illed"}, {syscall.SIGTERM, 0, exit.SaveAndStop, "error[E075]: "}})
 }
 
 // TestFault38: a rank is stopped. The watchdog of the others ends the job, with the same bits after it was resumed.
 func TestFault38(t *testing.T) {
-	checkRankFailures(t, []rankFailure{{syscall.SIGSTOP, 1, exit.RankLost, "error[E071]: rank 1 was lost"}})
+	checkRankFailures(t, onALauncher, []rankFailure{{syscall.SIGSTOP, 1, exit.RankLost, "error[E071]: rank 1 was lost"}})
 }
 
-// checkRankFailures compares a training that fails in these ways, on ranks of every launcher, with one on
+// checkRankFailures compares a training that fails in these ways, on ranks of launchers, with one on
 // ranks of this process. set are further settings.
-func checkRankFailures(t *testing.T, failures []rankFailure, set ...string) {
+func checkRankFailures(t *testing.T, on launchers, failures []rankFailure, set ...string) {
 	whole := filepath.Join(t.TempDir(), "whole")
 	r := failing(t, whole, set...)
 	err := traintest.TrainOnRanks(2, func(int) train.Options {
@@ -230,7 +249,7 @@ func checkRankFailures(t *testing.T, failures []rankFailure, set ...string) {
 		t.Fatal(err)
 	}
 	want := runtest.Digest(t, whole)
-	onLaunchers(t, func(t *testing.T, launcher string) {
+	on(t, func(t *testing.T, launcher string) {
 		t.Parallel() // mostly waiting
 		r := failing(t, filepath.Join(t.TempDir(), "run"), set...)
 		for _, c := range failures {
@@ -264,7 +283,10 @@ func checkRankFailures(t *testing.T, failures []rankFailure, set ...string) {
 
 // TestFault39: ranks that differ in what determines a training are rejected with their numbers before
 // anything is written, as is a rank that exits.
-func TestFault39(t *testing.T) {
+func TestFault39(t *testing.T) { checkUnlikeRanks(t, onALauncher) }
+
+// checkUnlikeRanks checks each difference on ranks of launchers.
+func checkUnlikeRanks(t *testing.T, on launchers) {
 	dir := t.TempDir()
 	other := filepath.Join(dir, "other-program")
 	program, err := os.ReadFile(os.Args[0])
@@ -303,11 +325,7 @@ func TestFault39(t *testing.T) {
 					t.Skipf("skipped: no files of its own for a rank: %v: %s", err, out)
 				}
 			}
-			onLaunchers(t, func(t *testing.T, launcher string) {
-				// Ranks compare what they run and read in the same way under every launcher; how they end does not.
-				if mpich := strings.HasSuffix(launcher, "mpich"); mpich && (c.what == "program" || c.what == "instruction set") || !mpich && c.what == "data" {
-					return
-				}
+			on(t, func(t *testing.T, launcher string) {
 				r := failing(t, filepath.Join(t.TempDir(), "run"))
 				if c.job != nil {
 					c.job(&r)

@@ -12,6 +12,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/run/train"
 	"github.com/ensemble-weather/ensemble/ensemble/run/train/traintest"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/testseed"
 )
 
 // compressed are the settings of a short training in which most gradients are sparse.
@@ -41,14 +42,17 @@ func TestCompressionOfDensityOne(t *testing.T) {
 }
 
 // A training that is stopped and resumed has the bits of one that is not, with all options, at any step; pruned weights too.
-func TestCompressionResumes(t *testing.T) {
+func TestCompressionResumes(t *testing.T) { checkCompressionResumes(t, 1) }
+
+// checkCompressionResumes takes n cases, which the seed selects.
+func checkCompressionResumes(t *testing.T, n int) {
 	f := demotest.Files(t)
-	for _, set := range [][]string{
+	for _, set := range testseed.Some(t, [][]string{
 		{"train.compression.values=bf16", "train.compression.warmup=2", "train.ema=0.9"},
 		{"train.compression.sums=gradients"},
 		{"train.optimizer=sgd", "train.compression.momentum=0.9", "train.compression.clip=1", "train.mesh=data:2 lat:2"},
 		{"prune.method=magnitude", "prune.target=0.5", "prune.from=0%", "prune.every=1"},
-	} {
+	}, n) {
 		traintest.CheckResume(t, demotest.Config(t, f, compressed(set...)...), 1, 3)
 	}
 }

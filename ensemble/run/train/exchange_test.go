@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -20,6 +21,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/run/train/traintest"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/rundir"
+	"github.com/ensemble-weather/ensemble/internal/testseed"
 )
 
 // The systems of train.exchange, without their periods.
@@ -59,17 +61,21 @@ const exchangeTolerance = 1e-5
 
 // If all steps wait for all groups, every system takes the steps of synchronous training, also with momentum, accumulated
 // batches, clipping of summed gradients and an average of the weights.
-func TestExchangeThatWaitsIsSynchronous(t *testing.T) {
+func TestExchangeThatWaitsIsSynchronous(t *testing.T) { checkWaitingExchange(t, 1) }
+
+// checkWaitingExchange takes n cases, which the seed selects.
+func checkWaitingExchange(t *testing.T, n int) {
 	averaging := append(localExchange, "train.exchange.rate=1", "train.exchange.momentum=0")
-	for _, c := range []struct {
+	type waiting struct {
 		mesh    string
 		set     []string
 		systems [][]string
-	}{
+	}
+	for _, c := range testseed.Some(t, []waiting{
 		{"data:4", []string{"train.clip=0.05"}, [][]string{soloExchange, majorityExchange}},
 		{"data:4", []string{"train.clip=0", "train.accumulate=2", "train.ema=0.5"}, [][]string{soloExchange, append(wagmaExchange, "train.exchange.group=4"), averaging}},
 		{"data:2 lat:2", []string{"train.clip=0"}, [][]string{majorityExchange, wagmaExchange, averaging}},
-	} {
+	}, n) {
 		synchronous := trainExchange(t, c.mesh, nil, c.set)
 		want, losses := runtest.NewestCheckpoint(t, synchronous), epochNumbers(t, synchronous, "loss")
 		for _, system := range c.systems {
@@ -132,8 +138,11 @@ func epochNumbers(t *testing.T, dir, name string) (all []float64) {
 
 // Ranks that are late at random train, with every system, with masks, numbers of members, stages and dropout. After each
 // epoch the training itself checks that all ranks have the same weights.
-func TestLateRanksTrain(t *testing.T) {
-	for name, set := range map[string][]string{
+func TestLateRanksTrain(t *testing.T) { checkLateRanksTrain(t, 3) }
+
+// checkLateRanksTrain takes n cases, which the seed selects.
+func checkLateRanksTrain(t *testing.T, n int) {
+	cases := map[string][]string{
 		"solo":           append(soloExchange, "train.epochs=4", "train.optimizer=adamw"),
 		"masks":          append(soloExchange, "train.epochs=3", "prune.method=rigl", "prune.target=0.5", "prune.every=2"),
 		"skipped blocks": append(soloExchange, "model.base=16", "prune.method=magnitude", "prune.structure=block", "prune.block.out=16", "prune.block.in=16", "prune.target=0.5", "prune.every=1", "prune.from=0%"),
@@ -143,8 +152,9 @@ func TestLateRanksTrain(t *testing.T) {
 		"solo skips":     append(soloExchange, skips, "train.epochs=3", "train.optimizer=adamw"),
 		"wagma skips":    append(wagmaExchange, skips, "train.epochs=4", "train.optimizer=adamw", "train.ema=0.5"),
 		"local":          append(localExchange, "train.epochs=4", "train.optimizer=adamw"),
-	} {
-		mesh := "data:4"
+	}
+	for _, name := range testseed.Some(t, slices.Sorted(maps.Keys(cases)), n) {
+		set, mesh := cases[name], "data:4"
 		if name == "masks" {
 			mesh = "data:2 lat:2"
 		}
@@ -200,12 +210,15 @@ func checkSkips(t *testing.T, name, dir string) {
 
 // A training that was stopped continues bit for bit, in an epoch too, if what it did does not depend on time: with steps
 // that all wait, and for local SGD with any period.
-func TestExchangeResumes(t *testing.T) {
-	for _, set := range [][]string{
+func TestExchangeResumes(t *testing.T) { checkExchangeResumes(t, 1) }
+
+// checkExchangeResumes takes n cases, which the seed selects.
+func checkExchangeResumes(t *testing.T, n int) {
+	for _, set := range testseed.Some(t, [][]string{
 		append(soloExchange, "train.exchange.period=1", "train.optimizer=adamw", "model.dropout=0.1"),
 		append(wagmaExchange, "train.exchange.period=1", "train.exchange.group=4", "train.ema=0.5"),
 		append(localExchange, "train.exchange.period=3", "train.optimizer=adamw", "train.ema=0.5"),
-	} {
+	}, n) {
 		whole := trainExchange(t, "data:4", nil, set)
 		dir := filepath.Join(t.TempDir(), "run")
 		for leg := range 3 {
@@ -230,13 +243,16 @@ func TestExchangeResumes(t *testing.T) {
 }
 
 // A training that replays another one has its bits, with other delays, and if it is stopped and continues.
-func TestExchangeReplays(t *testing.T) {
-	for _, set := range [][]string{
+func TestExchangeReplays(t *testing.T) { checkExchangeReplays(t, 1) }
+
+// checkExchangeReplays takes n cases, which the seed selects.
+func checkExchangeReplays(t *testing.T, n int) {
+	for _, set := range testseed.Some(t, [][]string{
 		append(soloExchange, "train.optimizer=adamw", "model.dropout=0.1"),
 		append(wagmaExchange, "train.accumulate=2", "train.ema=0.5"),
 		append(soloExchange, skips, "train.optimizer=adamw", "train.accumulate=2", "model.dropout=0.1"),
 		append(wagmaExchange, skips, "train.optimizer=adamw", "train.ema=0.5"),
-	} {
+	}, n) {
 		set = append(set, "train.exchange.period=3", "train.epochs=3")
 		first := trainExchange(t, "data:4", func(rank int, o *train.Options) { o.BeforeStep = delays(rank, 50*time.Millisecond) }, set)
 		late := 0.0

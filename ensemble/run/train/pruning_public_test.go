@@ -19,6 +19,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/run/train/traintest"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/rundir"
+	"github.com/ensemble-weather/ensemble/internal/testseed"
 )
 
 // countZeros counts the zeros of the filters among weights with a prefix.
@@ -147,14 +148,17 @@ func (c pruningCase) prunes(t *testing.T, f *demo.Files) {
 
 // A pruning training that is stopped within its schedule ends with the bits of an uninterrupted one. (All
 // methods and structures: TestLongPruning.)
-func TestPruningResumes(t *testing.T) {
-	for _, c := range []pruningCase{
+func TestPruningResumes(t *testing.T) { checkPruningResumes(t, 2) }
+
+// checkPruningResumes takes n cases, which the seed selects.
+func checkPruningResumes(t *testing.T, n int) {
+	for _, c := range testseed.Some(t, []pruningCase{
 		{"magnitude", []string{"prune.method=magnitude", "prune.every=2", "train.ema=0.7", "train.optimizer=lamb"}, []int{3, 5}},
 		{"latent blocks", []string{"prune.method=topkast", "prune.structure=block", "prune.every=2", "model.base=16", "train.ema=0.7"}, []int{3, 5}},
 		{"trained blocks", []string{"prune.method=sr_ste", "prune.structure=block", "prune.every=2", "prune.masked_decay=1", "model.base=16", "train.ema=0.7"}, []int{3, 5}},
 		{"soft thresholds", []string{"prune.method=soft_threshold", "prune.every=2", "train.ema=0.7"}, []int{3, 5}},
 		{"blocks that return", []string{"prune.method=rigl", "prune.structure=block", "prune.every=2", "model.base=16"}, []int{3, 5}},
-	} {
+	}, n) {
 		t.Run(c.name, func(t *testing.T) { c.prunes(t, demotest.Files(t)) })
 	}
 }

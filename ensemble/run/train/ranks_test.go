@@ -25,11 +25,21 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/mllog"
 	"github.com/ensemble-weather/ensemble/internal/mllog/mllogtest"
 	"github.com/ensemble-weather/ensemble/internal/rundir"
+	"github.com/ensemble-weather/ensemble/internal/testseed"
 )
+
+// ranksOfMesh are the ranks of a mesh.
+type ranksOfMesh struct {
+	ranks int
+	mesh  string
+}
 
 // On every kind of mesh a training takes the steps of a single rank, with dropout, validation and accumulated
 // batches, and leaves one run: statistics and baselines with the same bits, and nearly equal scores.
-func TestTrainOnRanks(t *testing.T) {
+func TestTrainOnRanks(t *testing.T) { checkTrainOnRanks(t, 3) }
+
+// checkTrainOnRanks takes n cases, which the seed selects.
+func checkTrainOnRanks(t *testing.T, n int) {
 	f := demotest.Files(t)
 	alone := filepath.Join(t.TempDir(), "alone")
 	set := []string{"train.networks=1", "train.epochs=3", "train.accumulate=2", "data.standardise=las", "data.las.window=3", "data.las.smooth=2",
@@ -42,10 +52,7 @@ func TestTrainOnRanks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, c := range []struct {
-		ranks int
-		mesh  string
-	}{{2, ""}, {3, "lon:3"}, {4, "data:2 lat:2"}, {2, "data:2"}, {4, "level:2 lon:2"}, {3, "lon:3@2x32x64=lon,2x16x32=lat"}, {2, "lat:2@2x32x64=none"}} {
+	for _, c := range testseed.Some(t, []ranksOfMesh{{2, ""}, {3, "lon:3"}, {4, "data:2 lat:2"}, {2, "data:2"}, {4, "level:2 lon:2"}, {3, "lon:3@2x32x64=lon,2x16x32=lat"}, {2, "lat:2@2x32x64=none"}}, n) {
 		t.Run(fmt.Sprintf("%d ranks, mesh %q", c.ranks, c.mesh), func(t *testing.T) {
 			runDir := filepath.Join(t.TempDir(), "run")
 			err := traintest.TrainOnRanks(c.ranks, func(int) train.Options {
@@ -94,7 +101,10 @@ func TestTrainOnRanks(t *testing.T) {
 
 // Ranks that share the fits of two targets on two levels, and of the reference in each fold, leave the files and warnings of
 // one rank.
-func TestBaselinesOnRanks(t *testing.T) {
+func TestBaselinesOnRanks(t *testing.T) { checkBaselinesOnRanks(t, 1) }
+
+// checkBaselinesOnRanks takes n cases, which the seed selects.
+func checkBaselinesOnRanks(t *testing.T, n int) {
 	f := demotest.Files(t)
 	set := []string{"train.networks=1", "train.epochs=1", "baselines=[emos, emos_grid, emos_point, mbm, quantile_map, climatology]", "model.reference=emos_grid",
 		"model.cross_fit.folds=4", "model.cross_fit.gap=0h", "data.split.fractions.train=0.8", "data.split.fractions.validation=0.1", "data.targets=[{variable: t, levels: [850hPa]}, {variable: gh, levels: [500hPa]}]"}
@@ -118,10 +128,7 @@ func TestBaselinesOnRanks(t *testing.T) {
 	if len(want["reference.safetensors"]) == 0 || len(warnings) == 0 {
 		t.Fatalf("nothing to compare: %d bytes of reference, warnings %q", len(want["reference.safetensors"]), warnings)
 	}
-	for _, c := range []struct {
-		ranks int
-		mesh  string
-	}{{2, "lon:2"}, {3, "lat:3"}, {4, "data:2 lat:2"}, {4, "level:2 lon:2"}} {
+	for _, c := range testseed.Some(t, []ranksOfMesh{{2, "lon:2"}, {3, "lat:3"}, {4, "data:2 lat:2"}, {4, "level:2 lon:2"}}, n) {
 		got, warned := leaves(c.ranks, c.mesh)
 		for _, name := range []string{"model.json", "arrays.safetensors", "baselines.safetensors", "reference.safetensors"} {
 			if len(got[name]) == 0 || string(got[name]) != string(want[name]) {
