@@ -21,6 +21,7 @@ type Options struct {
 	Seed    uint64        // of the draw
 	TimeOut time.Duration // of the tests of one mutant, which are then taken to have noticed it; 0: a minute and ten times the usual time
 	Files   []string      // base names of the files that are changed; nil: all
+	Found   func(Mutant)  // called with each survivor as it is found; nil: not
 }
 
 // Report is what the tests of a package noticed.
@@ -71,6 +72,9 @@ func Run(ctx context.Context, pkg string, o Options) (Report, error) {
 		case survived:
 			m.File = filepath.Base(m.File)
 			report.Survived = append(report.Survived, m)
+			if o.Found != nil {
+				o.Found(m)
+			}
 		case timedOut:
 			report.TimedOut++
 			report.Killed++
@@ -212,7 +216,7 @@ func (r *runner) test(ctx context.Context, m Mutant) (outcome, error) {
 		return survived, ctx.Err()
 	}
 	binary := filepath.Join(r.dir, "mutant.test")
-	if r.goCommand(ctx, "test", "-c", "-vet=off", "-overlay", replace, "-o", binary, r.pkg).Run() != nil {
+	if r.goCommand(ctx, "test", "-c", "-vet=off", "-ldflags=-s -w", "-overlay", replace, "-o", binary, r.pkg).Run() != nil {
 		return notCompiled, ctx.Err()
 	}
 	limited, cancel := context.WithTimeout(ctx, r.timeOut)
