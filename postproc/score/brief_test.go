@@ -144,6 +144,20 @@ func TestBriefRows(t *testing.T) {
 	}
 }
 
+// TestSystemsTable: each row has the skill of the first system relative to that of the row; its own row has none.
+func TestSystemsTable(t *testing.T) {
+	s := briefResult(briefCase{lead: "48h", n: 51, skill: 0.3, low: -0.05, high: 0.05, baseline: 0.05, ratio: 1, dispersion: "right", flat: true, independent: 40, biasRange: 0.2}).Brief("")[1]
+	got := map[any]string{}
+	for _, row := range s.Rows {
+		got[row[0]] = fmt.Sprintf("%v %v %v", row[4], row[5], row[6])
+	}
+	for system, want := range map[string]string{"network": "  ", "raw5": "40.0 35.0 45.0", "raw10": "30.0 25.0 35.0", "emos": "5.0 0.0 10.0", "climatology": "60.0 55.0 65.0"} {
+		if got[system] != want {
+			t.Errorf("%s: %q, want %q", system, got[system], want)
+		}
+	}
+}
+
 // TestDatesText: one sentence for all targets, with the numbers of those that it is about.
 func TestDatesText(t *testing.T) {
 	of := func(n int, independent float64) briefCase {

@@ -361,6 +361,17 @@ func TestBoxes(t *testing.T) {
 			t.Errorf("%s: points %v, want %v", c.text, got, c.want)
 		}
 	}
+	for turn := -3.0; turn <= 3; turn++ { // a meridian, and a box whose edges are meridians of the grid
+		for _, c := range []struct {
+			west, east float64
+			want       []bool
+		}{{90, 90, []bool{false, true, false, false}}, {180, 270, []bool{false, false, true, true}}, {-90, 0, []bool{true, false, false, true}}} {
+			r, err := (Box{"turned", -90, 90, c.west + 360*turn, c.east + 360*turn}).Region(g)
+			if err != nil || !slices.Equal(r.Mask[:4], c.want) || !slices.Equal(r.Mask[8:], c.want) {
+				t.Errorf("%g to %g east: %v, %v", c.west+360*turn, c.east+360*turn, r.Mask, err)
+			}
+		}
+	}
 	for _, text := range []string{"moon", "x=1:2:3", "x=10:0:0:5", "x=0:10:5:0", "=0:1:0:1", "x=0:NaN:0:1", "x=0:100:0:1"} {
 		if _, err := ParseBox(text); err == nil {
 			t.Errorf("region %q accepted", text)
@@ -374,10 +385,18 @@ func TestBoxes(t *testing.T) {
 func TestOptionsRefuse(t *testing.T) {
 	for _, o := range []Options{
 		{Scores: []string{"crps"}}, {Thresholds: []float64{2, 1}}, {Thresholds: []float64{math.NaN()}},
+		{Levels: []float64{0}}, {Levels: []float64{1}}, {Levels: []float64{math.NaN()}}, {Levels: []float64{0.9, 0.1}},
+		{Extremes: -0.1}, {Extremes: 1}, {Extremes: math.NaN()}, {Climate: 1}, {Climate: -1},
+		{Regions: []Region{{Name: "a", Mask: []bool{true}}, {Name: "a", Mask: []bool{true}}}}, {Regions: []Region{{Name: LargestEFI, Mask: []bool{true}}}},
 		{Regions: []Region{{Name: "a", Mask: []bool{true, true}}}}, {Regions: []Region{{Name: "all", Mask: []bool{true}}}}, {Regions: []Region{{Mask: []bool{true}}}},
 	} {
 		if _, err := New(t850, Grid{Weights: []float64{1}}, []System{{Name: "raw", Provides: Members}}, o); err == nil {
 			t.Errorf("options %+v accepted", o)
+		}
+	}
+	for _, o := range []Options{{Levels: []float64{0.001, 0.999}}, {Thresholds: []float64{-1, 0, 1}}, {Extremes: 0.99, Climate: 2}} {
+		if _, err := New(t850, Grid{Weights: []float64{1}}, []System{{Name: "raw", Provides: Members}}, o); err != nil {
+			t.Errorf("options %+v: %v", o, err)
 		}
 	}
 	if _, err := New(t850, Grid{Weights: []float64{1, 1, 1}, NX: 2}, []System{{Name: "raw", Provides: Members}}, Options{}); err == nil {

@@ -398,6 +398,9 @@ func TestTableIsComplete(t *testing.T) {
 		if (s.SharedSums == nil) != (s.Parts > 0 && s.Point != nil) || s.Value == nil && s.Diagram == nil {
 			t.Errorf("score %q has no sums, or neither value nor diagram", s.ID)
 		}
+		if s.MinMembers > 2 || strings.Contains(s.Divisor, "M-1") && s.MinMembers != 2 {
+			t.Errorf("score %q needs %d members and divides by %q", s.ID, s.MinMembers, s.Divisor)
+		}
 		if d := s.Diagram; d != nil && (d.IntervalColumn >= len(d.Columns) || d.WeightColumn >= len(d.Columns) || d.Rows == nil) {
 			t.Errorf("diagram %q has no such columns", s.ID)
 		}
@@ -447,6 +450,97 @@ func exportedVars(t *testing.T) (names []string) {
 		}
 	}
 	return names
+}
+
+// TestFewestMembers: a score of as few members as it takes is a number, and of one less it is refused.
+func TestFewestMembers(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	for _, s := range Table {
+		if s.Value == nil || s.Needs&(Parameters|Leads|Fractions|Tails|FullSpread|Index) != 0 || s.DistributionsOnly {
+			continue
+		}
+		of := func(members int) (*Accumulator, error) {
+			a, err := New(t850, Grid{Weights: field64(6, func(int) float64 { return 1 }), NX: 3}, []System{{Name: "raw", Provides: Members}},
+				Options{Scores: []string{s.ID}, Thresholds: []float64{0}, Levels: []float64{0.5}, Climate: 5})
+			if err != nil {
+				t.Fatal(err)
+			}
+			draw := func() []float32 { return field(6, func(int) float64 { return r.NormFloat64() }) }
+			climate := make([][]float32, 5)
+			for k := range climate {
+				climate[k] = field(6, func(int) float64 { return float64(k) - 2 })
+			}
+			var sample Sample
+			for range members {
+				sample.Members = append(sample.Members, draw())
+			}
+			return a, a.Add(day(0), Reference{Obs: draw(), Climate: climate}, []Sample{sample})
+		}
+		a, err := of(max(1, s.MinMembers))
+		if err != nil {
+			t.Errorf("%s of %d members: %v", s.ID, s.MinMembers, err)
+			continue
+		}
+		res, err := a.Result(significance.Bootstrap{Resamples: 1}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(res.Scores) != 1 || math.IsNaN(float64(res.Scores[0].Value)) || math.IsInf(float64(res.Scores[0].Value), 0) {
+			t.Errorf("%s of %d members: %+v", s.ID, s.MinMembers, res.Scores)
+		}
+		if _, err := of(max(1, s.MinMembers) - 1); err == nil {
+			t.Errorf("%s of %d members is accepted", s.ID, s.MinMembers-1)
+		}
+	}
+}
+
+// TestWeightedSums: a mean over points is given date by date, in the order of adding, with the weights of the points that count; scores of
+// thresholds, of quantiles and of several quantities are not.
+func TestWeightedSums(t *testing.T) {
+	a, err := New(t850, Grid{Weights: []float64{1, 3}}, []System{{Name: "net", Provides: Mean}, {Name: "raw", Provides: Members}},
+		Options{Scores: IDs(), Thresholds: []float64{1}, Levels: []float64{0.5}, Regions: []Region{{Name: "part", Mask: []bool{true, false}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	nan := float32(math.NaN())
+	for _, d := range []struct {
+		k   int
+		obs []float32
+	}{{1, []float32{2, 4}}, {0, []float32{nan, 1}}} {
+		if err := a.Add(day(d.k), Reference{Obs: d.obs}, []Sample{{Mean: []float32{5, 5}}, {Members: [][]float32{{4, 4}, {6, 6}}}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, want := a.WeightedSums("net", "bias"), []WeightedSum{{day(1), 4, 3 + 3*1}, {day(0), 3, 3 * 4}}; !slices.Equal(got, want) {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+	for _, s := range Table {
+		if got := a.WeightedSums("raw", s.ID); got != nil && (s.IsPerThreshold() || s.IsPerQuantile() || s.Parts > 1) {
+			t.Errorf("%s: %+v", s.ID, got)
+		}
+	}
+	if got := a.WeightedSums("none", "bias"); got != nil {
+		t.Errorf("of an unknown system: %+v", got)
+	}
+	if empty, all := a.EmptyDates(); empty != 0 || all != 2 {
+		t.Errorf("%d of %d dates are empty", empty, all)
+	}
+	if err := a.Add(day(2), Reference{Obs: []float32{nan, nan}}, []Sample{{Mean: []float32{5, 5}}, {Members: [][]float32{{4, 4}, {6, 6}}}}); err != nil {
+		t.Fatal(err)
+	}
+	if empty, all := a.EmptyDates(); empty != 1 || all != 3 {
+		t.Errorf("%d of %d dates are empty, want one of three", empty, all)
+	}
+}
+
+// TestMembersCell: a climatology has no number of members.
+func TestMembersCell(t *testing.T) {
+	if got := (Value{Members: 3}).members(); got != 3 {
+		t.Errorf("got %v", got)
+	}
+	if got := (Value{}).members(); got != nil {
+		t.Errorf("without members: %v", got)
+	}
 }
 
 func TestJSONShape(t *testing.T) {
