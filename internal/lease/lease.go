@@ -326,14 +326,20 @@ func (l *Lease) Release() error {
 	return err
 }
 
-// end removes the lease if this process still holds it, and closes its file. A lease that cannot be removed is overwritten,
-// so that it is the lease of nobody: otherwise this process could not take it again while it lives.
-func (l *Lease) end() (err error) {
-	if now, e := l.look(); e == nil && now.Token == l.me.Token {
-		if err = l.machine.remove(l.path); err != nil {
-			text, _ := l.me.text()
-			err = errors.Join(err, l.file.overwrite(make([]byte, len(text))))
-		}
+// end removes the lease if this process still holds it, and closes its file. A lease that cannot be read or removed is
+// overwritten, so that it is the lease of nobody: otherwise this process could not take it again while it lives. Its file is
+// never that of another owner.
+func (l *Lease) end() error {
+	now, err := l.look()
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		err = nil
+	case err == nil && now.Token == l.me.Token:
+		err = l.machine.remove(l.path)
+	}
+	if err != nil {
+		text, _ := l.me.text()
+		err = errors.Join(err, l.file.overwrite(make([]byte, len(text))))
 	}
 	return exit.CreateError(l.path, errors.Join(err, l.file.close()))
 }
