@@ -382,6 +382,41 @@ func TestBoxes(t *testing.T) {
 	}
 }
 
+// TestNamedBoxes: the regions have the published bounds, which belong to them: WMO-No. 485 for the extratropics and tropics, the
+// ECMWF scorecards for the others.
+func TestNamedBoxes(t *testing.T) {
+	published := map[string]struct{ south, north, west, east float64 }{
+		"northern_extratropics": {20, 90, -180, 180}, "tropics": {-20, 20, -180, 180}, "southern_extratropics": {-90, -20, -180, 180},
+		"europe": {35, 75, -12.5, 42.5}, "north_america": {25, 60, -120, -75}, "east_asia": {25, 60, 102.5, 150},
+	}
+	if len(NamedBoxes) != len(published) {
+		t.Errorf("%d regions, want %d", len(NamedBoxes), len(published))
+	}
+	g := &ensemble.Grid{Kind: ensemble.RegularLatLon, NX: 720, NY: 361}
+	for i := range g.NX {
+		g.Lon = append(g.Lon, float64(i)/2)
+	}
+	for j := range g.NY {
+		g.Lat = append(g.Lat, 90-float64(j)/2)
+	}
+	for _, b := range NamedBoxes {
+		want := published[b.Name]
+		r, err := b.Region(g)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for p, in := range r.Mask {
+			lat, lon := g.Lat[p/g.NX], g.Lon[p%g.NX]
+			if lon > 180 {
+				lon -= 360
+			}
+			if in != (want.south <= lat && lat <= want.north && want.west <= lon && lon <= want.east) {
+				t.Fatalf("%s: %g north, %g east: %v", b.Name, lat, lon, in)
+			}
+		}
+	}
+}
+
 func TestOptionsRefuse(t *testing.T) {
 	for _, o := range []Options{
 		{Scores: []string{"crps"}}, {Thresholds: []float64{2, 1}}, {Thresholds: []float64{math.NaN()}},

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/postproc/dist"
 	"github.com/ensemble-weather/ensemble/postproc/significance"
 )
 
@@ -490,6 +491,84 @@ func TestFewestMembers(t *testing.T) {
 		}
 		if _, err := of(max(1, s.MinMembers) - 1); err == nil {
 			t.Errorf("%s of %d members is accepted", s.ID, s.MinMembers-1)
+		}
+	}
+}
+
+// TestPartsAreSet: each score computes all of the quantities that are averaged for it, for ensembles and distributions. Those that it does
+// not compute would have the values of another score.
+func TestPartsAreSet(t *testing.T) {
+	const points, unset = 6, 1e300
+	computed := map[string]bool{}
+	for _, s := range Table {
+		point := s.Point
+		if point == nil {
+			continue
+		}
+		s.Point = func(parts []float64, c *Case) {
+			for i := range parts {
+				parts[i] = unset
+			}
+			point(parts, c)
+			computed[s.ID] = true
+			if i := slices.Index(parts, unset); i >= 0 {
+				t.Errorf("%s: part %d of %d is not computed", s.ID, i, len(parts))
+			}
+		}
+		defer func() { s.Point = point }()
+	}
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // one goroutine at a time counts
+	r := rand.New(rand.NewPCG(1, 2))
+	draw := func() []float32 { return field(points, func(int) float64 { return 1 + r.Float64() }) }
+	several := func(n int) (all [][]float32) {
+		for range n {
+			all = append(all, draw())
+		}
+		return all
+	}
+	a, err := New(t850, Grid{Weights: field64(points, func(int) float64 { return 1 }), NX: 3, Neighbourhood: windows(points, 1), Radius: 1},
+		[]System{{Name: "raw", Provides: Members | Leads}, {Name: "moments", Provides: Mean | Spread}, {Name: "family", Provides: Parameters | Mean | Spread, Family: dist.Logistic}},
+		Options{Scores: IDs(), Thresholds: []float64{1.2, 1.5}, Levels: []float64{0.1, 0.5}, FullSpread: true, Index: true, Climate: 101})
+	if err != nil {
+		t.Fatal(err)
+	}
+	climate := make([][]float32, 101)
+	for k := range climate {
+		climate[k] = field(points, func(int) float64 { return 1 + float64(k)/100 })
+	}
+	if err := a.Add(day(0), Reference{Obs: draw(), FullSpread: draw(), Index: draw(), Climate: climate, Earlier: several(2)}, []Sample{
+		{Members: several(3), Earlier: [][][]float32{several(3), several(3)}}, {Mean: draw(), Spread: draw()}, {Mean: draw(), Spread: draw(), Parameters: several(2)}}); err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range Table {
+		if s.Point != nil && !computed[s.ID] {
+			t.Errorf("%s was not computed", s.ID)
+		}
+	}
+}
+
+// TestDiagramColumns: the column with the interval is that which the forecasts determine. Rates, frequencies and shares lie in 0 to 1, the
+// economic value below 1, an error above 0. Rows are left out only where a column has their weight.
+func TestDiagramColumns(t *testing.T) {
+	infinite := math.Inf(1)
+	all := map[string]struct {
+		interval, weight string
+		least, most      float64
+	}{
+		"pit_flatness": {"share", "", 0, 1}, "reliability": {"frequency", "share", 0, 1}, "roc_area": {"hit_rate", "", 0, 1},
+		"economic_value": {"value", "", -infinite, 1}, "spread_skill_bins": {"rmse", "share", 0, infinite},
+	}
+	for _, s := range Table {
+		d, want := s.Diagram, all[s.ID]
+		if d == nil {
+			continue
+		}
+		weight := ""
+		if d.WeightColumn >= 0 {
+			weight = d.Columns[d.WeightColumn]
+		}
+		if d.Columns[d.IntervalColumn] != want.interval || weight != want.weight || d.Least != want.least || d.Most != want.most {
+			t.Errorf("%s: interval of %s, weight %q, %g to %g; want %+v", s.ID, d.Columns[d.IntervalColumn], weight, d.Least, d.Most, want)
 		}
 	}
 }
