@@ -138,7 +138,7 @@ func TestCopied(t *testing.T) {
 	}
 }
 
-// TestEachOperation: whatever operation of a replacement fails, the caller is told. The file is then old or, if only its
+// TestEachOperation: whatever operation of a replacement fails, the caller receives an error. The file is then old or, if only its
 // durability is in doubt, new.
 func TestEachOperation(t *testing.T) {
 	dir := t.TempDir()

@@ -230,8 +230,8 @@ func TestReleaseWithoutRemoval(t *testing.T) {
 	}
 }
 
-// TestEachOperation: whatever operation of Take, CheckHeld and Release fails, either the lease is held and released, or the caller
-// is told; afterwards the lease can be taken. A write or a sync that fails is never hidden: the lease would be empty for others.
+// TestEachOperation: whatever operation of Take, CheckHeld and Release fails, either the lease is held and released, or it is an
+// error; afterwards the lease can be taken. A write or a sync that fails is never hidden: the lease would be empty for others.
 func TestEachOperation(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, lockFile)
@@ -254,7 +254,7 @@ func TestEachOperation(t *testing.T) {
 			break
 		}
 		if k := hit[0].Kind; err == nil && (k == faultfs.Write || k == faultfs.Sync || k == faultfs.Remove || k == faultfs.Create || taken > 0 && k == faultfs.ReadDir) {
-			t.Errorf("%s of %s fails, and nobody is told", k, hit[0].Path)
+			t.Errorf("%s of %s fails, and no error is returned", k, hit[0].Path)
 		}
 		again, err := Take(path, "the test")
 		if err != nil {

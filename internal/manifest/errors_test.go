@@ -152,7 +152,7 @@ func TestListErrors(t *testing.T) {
 	}
 }
 
-// TestEachOperation: whatever operation fails while a folder is summed or its outputs are written, listed or verified, the caller is told.
+// TestEachOperation: whatever operation fails while a folder is summed or its outputs are written, listed or verified, the caller receives an error.
 func TestEachOperation(t *testing.T) {
 	for name, do := range map[string]func(dir string) error{
 		"sum":        func(dir string) error { _, err := SumFile(dir); return err },
