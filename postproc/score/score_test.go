@@ -573,6 +573,38 @@ func TestDiagramColumns(t *testing.T) {
 	}
 }
 
+// TestMeansOfResamples: each date counts as often as it was drawn, whatever their number and wherever some were not drawn. The sums are powers
+// of two times the date, so that each date of each number of draws has a digit of its own.
+func TestMeansOfResamples(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	for n := 1; n <= 12; n++ {
+		for range 20 {
+			dates, times := make([]RegionSums, n), make([]int, n)
+			var digits, weight float64
+			for i := range dates {
+				times[i] = r.IntN(8)
+				dates[i] = RegionSums{Weight: float64(1 + i), Sums: []float64{math.Ldexp(1, 3*i), 1, 99}}
+				digits += math.Ldexp(float64(times[i]), 3*i)
+				weight += float64(times[i] * (1 + i))
+			}
+			drawn := 0.
+			for _, k := range times {
+				drawn += float64(k)
+			}
+			got := means(dates, times, 2)
+			if drawn == 0 {
+				if !math.IsNaN(got[0]) {
+					t.Errorf("no date: %v", got)
+				}
+				continue
+			}
+			if len(got) != 2 || math.Abs(got[0]*weight/digits-1) > 1e-14 || math.Abs(got[1]*weight/drawn-1) > 1e-14 {
+				t.Errorf("dates drawn %v times: %v, want %v", times, got, []float64{digits / weight, drawn / weight})
+			}
+		}
+	}
+}
+
 // TestWeightedSums: a mean over points is given date by date, in the order of adding, with the weights of the points that count; scores of
 // thresholds, of quantiles and of several quantities are not.
 func TestWeightedSums(t *testing.T) {
