@@ -164,12 +164,9 @@ func (l *Lease) setAside(dead owner) error {
 //
 // Errors: os.ErrExist if there is one; those of the file system.
 func (l *Lease) place(guarded bool) error {
-	text, err := l.me.text()
-	if err != nil {
-		return err
-	}
 	tmp := temporaryPrefix(l.path) + l.me.Token
-	if l.file, err = l.machine.create(tmp, text); err == nil {
+	var err error
+	if l.file, err = l.machine.create(tmp, l.me.text()); err == nil {
 		err = l.machine.link(tmp, l.path)
 	}
 	if errors.Is(err, errors.ErrUnsupported) {
@@ -254,9 +251,7 @@ func (l *Lease) heartbeat() {
 			return
 		}
 		l.me.Heartbeats++
-		if text, err := l.me.text(); err == nil {
-			_ = l.file.overwrite(text) // the next heartbeat retries; the risk is a takeover, not a wrong result
-		}
+		_ = l.file.overwrite(l.me.text()) // the next heartbeat retries; the risk is a takeover, not a wrong result
 	}
 }
 
@@ -338,8 +333,7 @@ func (l *Lease) end() error {
 		err = l.machine.remove(l.path)
 	}
 	if err != nil {
-		text, _ := l.me.text()
-		err = errors.Join(err, l.file.overwrite(make([]byte, len(text))))
+		err = errors.Join(err, l.file.overwrite(make([]byte, len(l.me.text()))))
 	}
 	return exit.CreateError(l.path, errors.Join(err, l.file.close()))
 }
