@@ -119,6 +119,37 @@ func TestIgnoredErrors(t *testing.T) {
 	}
 }
 
+// TestErrorsOfWriting: a fill receives the error of each write and copy, the first and all later ones, and what it has written counts.
+func TestErrorsOfWriting(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "f")
+	_, restore := faultfs.Use(faultfs.Fault{N: 2, Of: []faultfs.Kind{faultfs.Write}, Err: syscall.ENOSPC})
+	defer restore()
+	for name, second := range map[string]func(w io.Writer) (int64, error){
+		"written": func(w io.Writer) (int64, error) { n, err := w.Write([]byte("two")); return int64(n), err },
+		"copied":  func(w io.Writer) (int64, error) { return io.Copy(w, io.MultiReader(strings.NewReader("two"))) },
+	} {
+		err := Write(path, func(w io.Writer) error {
+			if n, err := w.Write([]byte("one")); n != 3 || err != nil {
+				t.Errorf("%s: %d bytes, %v", name, n, err)
+			}
+			for range 2 {
+				if n, err := second(w); n != 0 || !errors.Is(err, syscall.ENOSPC) {
+					t.Errorf("%s: %d bytes, %v", name, n, err)
+				}
+				if n, err := w.Write([]byte("three")); n != 0 || !errors.Is(err, syscall.ENOSPC) {
+					t.Errorf("%s: then %d bytes, %v", name, n, err)
+				}
+			}
+			return nil
+		})
+		if !errors.Is(err, syscall.ENOSPC) {
+			t.Errorf("%s: %v", name, err)
+		}
+		restore()
+		_, restore = faultfs.Use(faultfs.Fault{N: 2, Of: []faultfs.Kind{faultfs.Write}, Err: syscall.ENOSPC})
+	}
+}
+
 // TestCopied: a fill may mix writing and copying; the file has all in order.
 func TestCopied(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "f")

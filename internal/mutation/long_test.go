@@ -16,6 +16,7 @@ import (
 var (
 	update = flag.Bool("update", false, "write testdata/survivors again")
 	again  = flag.Bool("again", false, "test only the mutants that testdata/survivors names")
+	most   = flag.Int("mutants", 0, "draw at most so many of each package; 0: as listed")
 	seed   = flag.Uint64("seed", 0, "of the mutants that are drawn; 0: the date")
 )
 
@@ -52,6 +53,9 @@ func TestLongMutants(t *testing.T) {
 				t.Fatal(err)
 			}
 			o := Options{Limit: g.mutants, Seed: *seed, Files: g.files, Found: func(m Mutant) { t.Logf("line %d: %v", m.Line, m) }}
+			if *most > 0 {
+				o.Limit = min(o.Limit, *most)
+			}
 			if *again {
 				o.Limit, o.Only = 0, func(m Mutant) bool { return slices.Contains(known.Names, m.String()) }
 			}

@@ -151,6 +151,9 @@ func TestSystemsTable(t *testing.T) {
 	got := map[any]string{}
 	for _, row := range s.Rows {
 		got[row[0]] = fmt.Sprintf("%v %v %v", row[4], row[5], row[6])
+		if own := row[0] == "network"; (row[2] != nil) != own || (row[3] != nil) != own { // only it has an RMSE and a ratio
+			t.Errorf("%s: RMSE %v, spread/error %v", row[0], row[2], row[3])
+		}
 	}
 	for system, want := range map[string]string{"network": "  ", "raw5": "40.0 35.0 45.0", "raw10": "30.0 25.0 35.0", "emos": "5.0 0.0 10.0", "climatology": "60.0 55.0 65.0"} {
 		if got[system] != want {

@@ -670,6 +670,9 @@ func TestJSONShape(t *testing.T) {
 			t.Errorf("JSON lacks %s:\n%s", want, raw)
 		}
 	}
+	if raw, err := json.Marshal(Result{}); err != nil || strings.Contains(string(raw), "null") || strings.Count(string(raw), "[]") != 8 { // a reader may rely on eight lists
+		t.Errorf("without anything: %s, %v", raw, err)
+	}
 	var back Result
 	if err := json.Unmarshal(raw, &back); err != nil || !math.IsNaN(float64(back.Scores[0].CILow)) || math.Abs(float64(back.Scores[0].Value-r.Scores[0].Value)) > 1e-9 {
 		t.Errorf("round trip: %v", err)
