@@ -163,9 +163,13 @@ func (l *Lease) setAside(dead owner) error {
 // survives a power failure.
 //
 // Errors: os.ErrExist if there is one; those of the file system.
-func (l *Lease) place(guarded bool) error {
+func (l *Lease) place(guarded bool) (err error) {
 	tmp := temporaryPrefix(l.path) + l.me.Token
-	var err error
+	defer func() {
+		if err != nil && l.file != nil {
+			_ = l.file.close() // of no lease
+		}
+	}()
 	if l.file, err = l.machine.create(tmp, l.me.text()); err == nil {
 		err = l.machine.link(tmp, l.path)
 	}
