@@ -343,6 +343,18 @@ func TestReadEventsLimits(t *testing.T) {
 	if _, err := ReadEvents(t.TempDir()); exit.CodeOf(err) != exit.NotYet {
 		t.Errorf("no log: %v, want exit 66", err)
 	}
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, EventsFile), []byte(strings.Repeat(line("7", "0"), 100)), 0o644); err != nil { // more than one read
+		t.Fatal(err)
+	}
+	for n := 1; n <= 3; n++ {
+		_, restore := faultfs.Use(faultfs.Fault{N: n, Of: []faultfs.Kind{faultfs.Read}, Err: unix.EIO})
+		events, err := ReadEvents(dir)
+		restore()
+		if exit.CodeOf(err) != exit.IO || len(events) > 0 {
+			t.Errorf("read %d fails: %d events, %v", n, len(events), err)
+		}
+	}
 }
 
 // TestResumedLines: a resume adds no empty line behind a whole one, and ends one that was torn.
