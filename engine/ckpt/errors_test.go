@@ -383,6 +383,16 @@ func TestOthersEachFault(t *testing.T) {
 	}
 }
 
+// TestNewRootIsSynced: a new folder of checkpoints whose name may not survive a power failure is an error.
+func TestNewRootIsSynced(t *testing.T) {
+	_, restore := faultfs.Use(faultfs.Fault{N: 1, Of: []faultfs.Kind{faultfs.SyncDir}, Err: unix.EIO})
+	_, err := Save(filepath.Join(t.TempDir(), "checkpoints"), meta(7), sample())
+	restore()
+	if exit.CodeOf(err) != exit.IO {
+		t.Errorf("%v, want exit 74", err)
+	}
+}
+
 // TestPermissions: folders of checkpoints can be changed by their owner alone, whatever the umask.
 func TestPermissions(t *testing.T) {
 	defer unix.Umask(unix.Umask(0))

@@ -102,7 +102,7 @@ func TestEachOperation(t *testing.T) {
 				if code := exit.CodeOf(err); err != nil && code != exit.IO && code != exit.CannotWrite && !c.complete {
 					t.Errorf("%s fails: %v", op, err)
 				}
-				if k := hit[0].Kind; err == nil && (k == faultfs.Write || k == faultfs.Sync || k == faultfs.Rename || k == faultfs.Mkdir || k == faultfs.Create) {
+				if k := hit[0].Kind; err == nil && (k == faultfs.Write || k == faultfs.Sync || k == faultfs.SyncDir || k == faultfs.Rename || k == faultfs.Mkdir || k == faultfs.Create) {
 					t.Errorf("%s fails, and it is no error", op)
 				}
 				if now := descriptors(t); now > open {
@@ -125,6 +125,33 @@ func checkState(state State, complete bool) error {
 		return fmt.Errorf("state %d, want complete: %v", state, complete)
 	}
 	return nil
+}
+
+// TestRemoveIsDurable: files of an old run that may come back after a power failure are an error.
+func TestRemoveIsDurable(t *testing.T) {
+	for _, kind := range []faultfs.Kind{faultfs.Mkdir, faultfs.Rename, faultfs.SyncDir, faultfs.Remove} {
+		for n := 1; ; n++ {
+			dir := t.TempDir()
+			if err := errors.Join(os.WriteFile(filepath.Join(dir, "scores.json"), nil, 0o644), os.WriteFile(filepath.Join(dir, "mine"), nil, 0o644)); err != nil {
+				t.Fatal(err)
+			}
+			s, restore := faultfs.Use(faultfs.Fault{N: n, Of: []faultfs.Kind{kind}, Err: unix.EIO})
+			err := (&Dir{Path: dir}).clear()
+			restore()
+			if len(s.Injected()) == 0 {
+				break
+			}
+			if code := exit.CodeOf(err); code != exit.IO && code != exit.CannotWrite {
+				t.Errorf("%s %d fails: %v", kind, n, err)
+			}
+			if err := (&Dir{Path: dir}).clear(); err != nil {
+				t.Errorf("%s %d fails: then %v", kind, n, err)
+			}
+			if _, err := os.Stat(filepath.Join(dir, "mine")); err != nil {
+				t.Error(err)
+			}
+		}
+	}
 }
 
 // TestFolders: a folder that Open made and nobody wrote to is removed; one that existed stays. Both have the usual permissions.
