@@ -16,7 +16,7 @@ import (
 var (
 	update = flag.Bool("update", false, "write testdata/survivors again")
 	again  = flag.Bool("again", false, "test only the mutants that testdata/survivors names")
-	most   = flag.Int("mutants", 0, "draw at most so many of each package; 0: as listed")
+	most   = flag.Int("mutants", 0, "largest number that is drawn of each package; 0: as listed")
 	seed   = flag.Uint64("seed", 0, "of the mutants that are drawn; 0: the date")
 )
 
