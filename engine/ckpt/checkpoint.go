@@ -6,14 +6,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/ensemble-weather/ensemble/internal/atomicfile"
-	"github.com/ensemble-weather/ensemble/internal/dirglob"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/filesystem"
 	"github.com/ensemble-weather/ensemble/internal/manifest"
@@ -71,8 +69,11 @@ type tensorChecksum struct {
 // fewer than 10⁹ steps sort by step.
 func Name(step uint64) string { return fmt.Sprintf("step-%09d", step) }
 
-// dirPattern matches the names that Name returns.
-var dirPattern = regexp.MustCompile(`^step-[0-9]{9,20}$`)
+// parseName is the inverse of Name. ok is false for any other text, so that no path in it is followed.
+func parseName(name string) (step uint64, ok bool) {
+	_, _ = fmt.Sscanf(name, "step-%d", &step) // what it cannot read does not have the name of what it read
+	return step, Name(step) == name
+}
 
 const (
 	indexFile  = "index.json"
@@ -317,11 +318,7 @@ func List(root string) ([]uint64, error) {
 	}
 	var steps []uint64
 	for _, e := range entries {
-		var step uint64
-		if !e.IsDir() || !dirPattern.MatchString(e.Name()) {
-			continue
-		}
-		if _, err := fmt.Sscanf(e.Name(), "step-%d", &step); err == nil && Name(step) == e.Name() {
+		if step, ok := parseName(e.Name()); ok && e.IsDir() {
 			steps = append(steps, step)
 		}
 	}
@@ -381,18 +378,13 @@ func Best(root string) (uint64, bool) { return readPointer(root, bestFile) }
 func Latest(root string) (uint64, bool) { return readPointer(root, latestFile) }
 
 // readPointer reads the step from a file such as LATEST. A file that is missing or malformed
-// counts as none. The step must be in the form of Name, so that no path in the file is followed.
+// counts as none.
 func readPointer(root, file string) (uint64, bool) {
 	text, err := filesystem.ReadFile(filepath.Join(root, file))
 	if err != nil {
 		return 0, false
 	}
-	name := strings.TrimSpace(string(text))
-	var step uint64
-	if _, err := fmt.Sscanf(name, "step-%d", &step); err != nil || Name(step) != name {
-		return 0, false
-	}
-	return step, true
+	return parseName(strings.TrimSpace(string(text)))
 }
 
 // Branch makes the checkpoint of a step the newest, because a run continues from it. Checkpoints of
@@ -446,18 +438,20 @@ func setAside(root string) (later []uint64, err error) {
 // removePassed removes checkpoints that were set aside, up to LATEST. The run has reached their
 // steps again, so its own checkpoints replace them.
 func removePassed(root string) error {
-	aside, err := dirglob.In(root, asidePrefix+"step-*")
 	latest, ok := Latest(root)
-	if err != nil || !ok {
-		return err
+	if !ok {
+		return nil
 	}
-	for _, dir := range aside {
-		var step uint64
-		name := strings.TrimPrefix(filepath.Base(dir), asidePrefix)
-		if _, err := fmt.Sscanf(name, "step-%d", &step); err != nil || Name(step) != name || step > latest {
+	entries, err := filesystem.ReadDir(root)
+	if err != nil {
+		return exit.ReadError(root, err)
+	}
+	for _, e := range entries {
+		name, aside := strings.CutPrefix(e.Name(), asidePrefix)
+		if step, ok := parseName(name); !aside || !ok || step > latest {
 			continue
 		}
-		if err := removeAtomically(dir); err != nil {
+		if err := removeAtomically(filepath.Join(root, e.Name())); err != nil {
 			return exit.CreateError(root, err)
 		}
 	}
@@ -496,13 +490,17 @@ func Retain(root string, keep int) error {
 // caller must be the only writer under root. Other hidden files, which users may have placed
 // there, stay.
 func RemovePartial(root string) error {
-	left, err := dirglob.In(root, ".*")
-	if err != nil {
-		return err
+	entries, err := filesystem.ReadDir(root)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
 	}
-	for _, path := range left {
-		if name := filepath.Base(path); strings.HasPrefix(name, ".step-") || strings.HasPrefix(name, ".trash-") ||
+	if err != nil {
+		return exit.ReadError(root, err)
+	}
+	for _, e := range entries {
+		if name := e.Name(); strings.HasPrefix(name, ".step-") || strings.HasPrefix(name, ".trash-") ||
 			strings.HasPrefix(name, "."+latestFile) || strings.HasPrefix(name, "."+bestFile) {
+			path := filepath.Join(root, name)
 			if err := filesystem.RemoveAll(path); err != nil {
 				return exit.CreateError(path, err)
 			}

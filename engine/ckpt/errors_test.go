@@ -4,13 +4,18 @@ import (
 	"bytes"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/faultfs"
+	"github.com/ensemble-weather/ensemble/internal/manifest"
 )
 
 // folders lists the names below root.
@@ -56,14 +61,14 @@ func TestIndexIsChecked(t *testing.T) {
 			t.Fatal(err)
 		}
 		c.change(&x)
-		text, err := json.Marshal(x)
+		text, err := manifest.SealedJSON(&x, &x.Checksum, " ") // the checksum of the index alone does not find it
 		if err != nil {
 			t.Fatal(err)
 		}
 		if err := os.WriteFile(path, text, 0o644); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := Load(dir); exit.CodeOf(err) != exit.BadData || !strings.Contains(err.Error(), dir) {
+		if _, err := Load(dir); exit.CodeOf(err) != exit.BadData || !strings.Contains(err.Error(), dir) || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want exit 65 with %q", c.what, err, c.want)
 		}
 	}
@@ -74,8 +79,11 @@ func TestFailedSave(t *testing.T) {
 	root := filepath.Join(t.TempDir(), "checkpoints")
 	save(t, root, 7)
 	bad := []Tensor{{Name: "x", Shape: []int{3}, Data: []float32{1, 2}}}
-	if _, err := Save(root, meta(8), bad); err == nil {
-		t.Fatal("a tensor without its elements was saved")
+	made, restore := faultfs.Use(faultfs.Fault{Of: faultfs.Changing})
+	_, err := Save(root, meta(8), bad)
+	restore()
+	if err == nil || made.Count() > 0 { // as where the disk has too little space
+		t.Fatalf("a tensor without its elements: %v, after %d operations that change files", err, made.Count())
 	}
 	if _, err := Save(filepath.Join(root, latestFile), meta(8), sample()); exit.CodeOf(err) != exit.CannotWrite {
 		t.Errorf("below a file: %v, want exit 73", err)
@@ -209,6 +217,10 @@ func TestHeaders(t *testing.T) {
 		{make([]byte, 8), "needs at least 9"},
 		{header("{\"a\xff\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}", 1), "not valid UTF-8"},
 		{header(`{"a":{"dtype":"U8","shape":[2],"data_offsets":[0,1]}}`, 1), "data_offsets give 1 bytes, want 2 for U8 [2]"},
+		{header(`{"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"b":{"dtype":"U8","shape":[3],"data_offsets":[1,3]}}`, 3), "data_offsets give 2 bytes, want 3 for U8 [3]"},
+		{header("x", 0), "header length 1 exceeds the file of 9 bytes"},
+		{header(`{"__metadata__":{"k":"1"},"__metadata__":{"k":"2"}}`, 0), "tensor is listed twice"},
+		{header(`{"__metadata__":{"k":"1","k":"2"}}`, 0), "is given twice"},
 	} {
 		path := filepath.Join(t.TempDir(), "x.st")
 		if err := os.WriteFile(path, c.raw, 0o644); err != nil {
@@ -221,5 +233,172 @@ func TestHeaders(t *testing.T) {
 	h, err := ReadHeader(bytes.NewReader(header("{}", 0)), 10)
 	if err != nil || len(h.Entries) > 0 {
 		t.Errorf("a file without tensors: %+v, %v", h, err)
+	}
+}
+
+// sparse is a file of any size that has only a beginning.
+type sparse []byte
+
+func (s sparse) ReadAt(p []byte, at int64) (int, error) {
+	if at+int64(len(p)) > int64(len(s)) {
+		return 0, errors.New("read behind the beginning")
+	}
+	return copy(p, s[at:]), nil
+}
+
+// TestHeaderLimit: a header of more than 100 MB is refused before it is read, one of 100 MB is not refused for its length.
+func TestHeaderLimit(t *testing.T) {
+	for length, want := range map[uint64]string{100_000_000: "header does not begin with {", 100_000_001: "header length 100000001"} {
+		raw := append(binary.LittleEndian.AppendUint64(nil, length), 'x')
+		if _, err := ReadHeader(sparse(raw), 1<<30); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%d bytes: %v, want %q", length, err, want)
+		}
+	}
+	if _, err := ReadHeader(sparse(append(binary.LittleEndian.AppendUint64(nil, 100), '{')), 1<<30); err == nil || !strings.Contains(err.Error(), "behind the beginning") {
+		t.Errorf("a header that cannot be read: %v", err)
+	}
+}
+
+// copied returns a copy of a folder.
+func copied(t *testing.T, dir string) string {
+	t.Helper()
+	root := filepath.Join(t.TempDir(), "checkpoints")
+	if err := os.CopyFS(root, os.DirFS(dir)); err != nil {
+		t.Fatal(err)
+	}
+	return root
+}
+
+// eachFault calls do in a new root with checkpoints 100 and 200, once for every operation on files that fails in it, and then check.
+func eachFault(t *testing.T, do func(root string) error, check func(root string, hit faultfs.Operation, err error)) {
+	t.Helper()
+	before := filepath.Join(t.TempDir(), "before")
+	save(t, before, 100)
+	save(t, before, 200)
+	for n := 1; ; n++ {
+		root := copied(t, before)
+		s, restore := faultfs.Use(faultfs.Fault{N: n, Err: unix.EIO})
+		err := do(root)
+		restore()
+		hit := s.Injected()
+		if len(hit) == 0 {
+			if err != nil {
+				t.Error(err)
+			}
+			return
+		}
+		check(root, hit[0], err)
+	}
+}
+
+// TestSaveEachFault: whatever operation of Save fails, it is an error, or the checkpoint is the newest. After an error the newest one is
+// the previous one, or whole. Nothing remains that RemovePartial and Retain leave.
+func TestSaveEachFault(t *testing.T) {
+	eachFault(t, func(root string) error { _, err := Save(root, meta(300), sample()); return err }, func(root string, hit faultfs.Operation, err error) {
+		if code := exit.CodeOf(err); err != nil && (code != exit.IO && code != exit.CannotWrite || !errors.Is(err, unix.EIO) && !strings.Contains(err.Error(), "read back")) {
+			t.Errorf("%s of %s fails: %v", hit.Kind, hit.Path, err)
+		}
+		latest, _ := Latest(root)
+		if err == nil && latest != 300 || err != nil && latest != 200 && hit.Kind != faultfs.SyncDir {
+			t.Errorf("%s of %s fails: %v, and LATEST is %d", hit.Kind, hit.Path, err, latest)
+		}
+		if c, warnings, load := LoadLatest(root); load != nil || c.Step != latest || len(warnings) > 0 {
+			t.Errorf("%s of %s fails: then %q, %v", hit.Kind, hit.Path, warnings, load)
+		}
+		want := []string{latestFile, Name(100), Name(200)}
+		if latest == 300 {
+			want = append(want, Name(300))
+		}
+		if err := errors.Join(RemovePartial(root), Retain(root, 9)); err != nil {
+			t.Error(err)
+		}
+		if got := slices.DeleteFunc(folders(t, root), func(name string) bool { return name == asidePrefix+Name(300) }); !slices.Equal(got, want) {
+			t.Errorf("%s of %s fails: %q remain, want %q", hit.Kind, hit.Path, got, want)
+		}
+	})
+}
+
+// TestOthersEachFault: whatever operation of the other functions fails, they return an error, but for those that look for a file that may
+// not exist. No checkpoint up to the newest is lost that should stay.
+func TestOthersEachFault(t *testing.T) {
+	for name, do := range map[string]func(root string) error{
+		"load":   func(root string) error { _, err := Load(filepath.Join(root, Name(200))); return err },
+		"mark":   func(root string) error { return MarkBest(root, 100) },
+		"branch": func(root string) error { _, err := Branch(root, 100); return err },
+		"list":   func(root string) error { _, err := List(root); return err },
+		"partial": func(root string) error {
+			if err := os.Mkdir(filepath.Join(root, ".trash-1"), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			return RemovePartial(root)
+		},
+	} {
+		eachFault(t, do, func(root string, hit faultfs.Operation, err error) {
+			pointer := hit.Kind == faultfs.Open || hit.Kind == faultfs.Read // of LATEST or BEST, which count as none then
+			if code := exit.CodeOf(err); err == nil && !(name == "branch" && pointer) || err != nil && code != exit.IO && code != exit.CannotWrite && name != "load" {
+				t.Errorf("%s: %s of %s fails: %v", name, hit.Kind, hit.Path, err)
+			}
+			if _, err := Load(filepath.Join(root, Name(100))); err != nil {
+				t.Errorf("%s: %s of %s fails: then %v", name, hit.Kind, hit.Path, err)
+			}
+		})
+	}
+	for _, passed := range []uint64{200, 300} {
+		before := filepath.Join(t.TempDir(), "before")
+		for _, step := range []uint64{50, 100, 200} {
+			save(t, before, step)
+		}
+		if _, err := Branch(before, 100); err != nil {
+			t.Fatal(err)
+		}
+		save(t, before, passed)
+		for n, done := 1, false; !done; n++ { // Retain removes checkpoint 50, and what the branch at 100 has set aside
+			root := copied(t, before)
+			s, restore := faultfs.Use(faultfs.Fault{N: n, Err: unix.EIO})
+			err := Retain(root, 2)
+			restore()
+			hit := s.Injected()
+			if done = len(hit) == 0; done {
+				if got := folders(t, root); err != nil || !slices.Equal(got, []string{latestFile, Name(100), Name(passed)}) {
+					t.Errorf("%v, left %q", err, got)
+				}
+				continue
+			}
+			pointer := hit[0].Kind == faultfs.Open || hit[0].Kind == faultfs.Read
+			if code := exit.CodeOf(err); err == nil && !pointer || err != nil && code != exit.IO && code != exit.CannotWrite {
+				t.Errorf("%s of %s fails: %v", hit[0].Kind, hit[0].Path, err)
+			}
+			for _, step := range []uint64{100, passed} {
+				if _, err := Load(filepath.Join(root, Name(step))); err != nil {
+					t.Errorf("%s of %s fails: then %v", hit[0].Kind, hit[0].Path, err)
+				}
+			}
+			if err := errors.Join(RemovePartial(root), Retain(root, 2)); err != nil {
+				t.Error(err)
+			}
+			if got := folders(t, root); !slices.Equal(got, []string{latestFile, Name(100), Name(passed)}) {
+				t.Errorf("%s of %s fails: later left %q", hit[0].Kind, hit[0].Path, got)
+			}
+		}
+	}
+}
+
+// TestNewRootIsSynced: a new folder of checkpoints whose name may not survive a power failure is an error.
+func TestNewRootIsSynced(t *testing.T) {
+	_, restore := faultfs.Use(faultfs.Fault{N: 1, Of: []faultfs.Kind{faultfs.SyncDir}, Err: unix.EIO})
+	_, err := Save(filepath.Join(t.TempDir(), "checkpoints"), meta(7), sample())
+	restore()
+	if exit.CodeOf(err) != exit.IO {
+		t.Errorf("%v, want exit 74", err)
+	}
+}
+
+// TestPermissions: folders of checkpoints can be changed by their owner alone, whatever the umask.
+func TestPermissions(t *testing.T) {
+	defer unix.Umask(unix.Umask(0))
+	root := filepath.Join(t.TempDir(), "a", "checkpoints")
+	save(t, root, 7)
+	if st, err := os.Stat(root); err != nil || st.Mode().Perm() != 0o755 {
+		t.Errorf("mode %v, %v", st.Mode(), err)
 	}
 }

@@ -1,9 +1,13 @@
 package ckpt
 
 import (
+	"fmt"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
+
+	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
 // TestFile: tensors that are read one by one equal those of ReadFile.
@@ -43,5 +47,45 @@ func TestFile(t *testing.T) {
 	}
 	if _, err := f.Tensor("c"); err == nil {
 		t.Error("a tensor that is absent is read")
+	}
+	if err := f.Float32(y, "c"); err == nil || !strings.Contains(err.Error(), "no tensor c") {
+		t.Errorf("a tensor that is absent: %v", err)
+	}
+	if n := testing.AllocsPerRun(5, func() {
+		if err := f.Float32(y, "b"); err != nil {
+			t.Error(err)
+		}
+	}); n > 1 {
+		t.Errorf("%g allocations for a tensor that is read in place", n)
+	}
+}
+
+// TestEntries: a packed tensor is listed as the unpacked one, in its place; one whose shape is damaged is left out. Parts of others by name
+// alone are tensors of their own.
+func TestEntries(t *testing.T) {
+	u8 := func(name string, n int) Tensor { return Tensor{name, []int{n}, make([]uint8, n)} }
+	f32 := func(name string, n int) Tensor { return Tensor{name, []int{n}, make([]float32, n)} }
+	path := filepath.Join(t.TempDir(), "x.safetensors")
+	if err := WriteFile(path, []Tensor{f32("first", 1), u8("a#bitmap", 1), f32("a#values", 0), u8("b#bitmap", 1), f32("b#values", 0), f32("c#values", 2), u8("d#bitmap", 1), u8("d#values", 0), f32("d#scales", 2), f32("last", 1)},
+		map[string]string{shapeMetadata + "a": "[2,3]", shapeMetadata + "b": "[99]", shapeMetadata + "d": "[2]"}); err != nil {
+		t.Fatal(err)
+	}
+	f, err := Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	var got []string
+	for _, e := range f.Entries() {
+		got = append(got, fmt.Sprint(e.Name, e.DType, e.Shape))
+	}
+	if want := []string{"firstF32[1]", "aF32[2 3]", "c#valuesF32[2]", "dF32[2]", "lastF32[1]"}; !slices.Equal(got, want) {
+		t.Errorf("listed %q, want %q", got, want)
+	}
+	if e, ok := f.Find("b"); ok {
+		t.Errorf("a damaged tensor is found: %+v", e)
+	}
+	if _, _, err := ReadFile(path); exit.CodeOf(err) != exit.BadData || !strings.Contains(err.Error(), "tensor b") {
+		t.Errorf("a damaged tensor is read: %v", err)
 	}
 }

@@ -93,7 +93,7 @@ var rows = []row{
 	{"engine/backend/cuda/nvrtc", []string{"engine/backend/cuda/device", "engine/backend/cuda/libraries", "internal/atomicfile", "internal/dl", "internal/exit", "internal/filesystem"}},
 	{"engine/backend/ref", []string{"engine/backend", "engine/graph"}},
 	{"engine/backend/ref/reftest", []string{"engine/graph"}},
-	{"engine/ckpt", []string{"internal/atomicfile", "internal/bigmem", "internal/dirglob", "internal/exit", "internal/filesystem", "internal/manifest"}},
+	{"engine/ckpt", []string{"internal/atomicfile", "internal/bigmem", "internal/exit", "internal/filesystem", "internal/manifest"}},
 	{"engine/cost", []string{"engine", "engine/graph", "engine/op", "engine/program", "engine/tune", "internal/exit", "internal/filesystem"}},
 	{"engine/cost/graphnet", []string{"engine/cost"}},
 	{"engine/graph", []string{"engine/rng", "internal/exit"}},

@@ -64,6 +64,9 @@ func (c *checked) Write(p []byte) (int, error) {
 
 // ReadFrom copies within the kernel where the system can.
 func (c *checked) ReadFrom(r io.Reader) (int64, error) {
+	if c.err != nil {
+		return 0, c.err
+	}
 	n, err := io.Copy(c.f, r)
 	c.err = err
 	return n, err

@@ -14,20 +14,26 @@ import (
 
 // TestFault47Umask: published files have the permissions of the umask.
 func TestFault47Umask(t *testing.T) {
-	old := syscall.Umask(0o077)
+	old := syscall.Umask(0)
 	defer syscall.Umask(old)
-	dir := t.TempDir()
-	path := filepath.Join(dir, "a")
-	if err := WriteFile(path, []byte("x")); err != nil {
-		t.Fatal(err)
-	}
-	made, err := TempDir(dir, ".b-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for p, want := range map[string]os.FileMode{path: 0o600, made: 0o700 | os.ModeDir} {
-		if s, err := os.Stat(p); err != nil || s.Mode() != want {
-			t.Errorf("%s has mode %v, want %v (%v)", p, s.Mode(), want, err)
+	for _, c := range []struct {
+		umask        int
+		file, folder os.FileMode
+	}{{0, 0o666, 0o777}, {0o027, 0o640, 0o750}, {0o077, 0o600, 0o700}} {
+		syscall.Umask(c.umask)
+		dir := t.TempDir()
+		path := filepath.Join(dir, "a")
+		if err := WriteFile(path, []byte("x")); err != nil {
+			t.Fatal(err)
+		}
+		made, err := TempDir(dir, ".b-")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for p, want := range map[string]os.FileMode{path: c.file, made: c.folder | os.ModeDir} {
+			if s, err := os.Stat(p); err != nil || s.Mode() != want {
+				t.Errorf("umask %o: %s has mode %v, want %v (%v)", c.umask, p, s.Mode(), want, err)
+			}
 		}
 	}
 }
@@ -87,23 +93,141 @@ func TestSweep(t *testing.T) {
 	}
 }
 
-// An error of writing that an encoder ignores is not lost: the old file stays.
+// TestIgnoredErrors: an error of writing that an encoder ignores is not lost, however it goes on: the old file stays.
 func TestIgnoredErrors(t *testing.T) {
+	write := func(w io.Writer) { w.Write([]byte("text")) }
+	copied := func(w io.Writer) { io.Copy(w, io.MultiReader(strings.NewReader("text"))) }
+	for name, steps := range map[string][]func(io.Writer){"written twice": {write, write}, "written, copied": {write, copied}, "copied": {copied}, "copied, written": {copied, write}, "copied twice": {copied, copied}} {
+		path := filepath.Join(t.TempDir(), "f")
+		if err := WriteFile(path, []byte("old")); err != nil {
+			t.Fatal(err)
+		}
+		_, restore := faultfs.Use(faultfs.Fault{N: 1, Of: []faultfs.Kind{faultfs.Write}, Err: syscall.ENOSPC})
+		err := Write(path, func(w io.Writer) error {
+			for _, step := range steps {
+				step(w)
+			}
+			return nil
+		})
+		restore()
+		if !errors.Is(err, syscall.ENOSPC) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if got, err := os.ReadFile(path); err != nil || string(got) != "old" {
+			t.Errorf("%s: %q, %v", name, got, err)
+		}
+	}
+}
+
+// TestErrorsOfWriting: a fill receives the error of each write and copy, the first and all later ones, and what it has written counts.
+func TestErrorsOfWriting(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "f")
-	if err := WriteFile(path, []byte("old")); err != nil {
+	_, restore := faultfs.Use(faultfs.Fault{N: 2, Of: []faultfs.Kind{faultfs.Write}, Err: syscall.ENOSPC})
+	defer restore()
+	for name, second := range map[string]func(w io.Writer) (int64, error){
+		"written": func(w io.Writer) (int64, error) { n, err := w.Write([]byte("two")); return int64(n), err },
+		"copied":  func(w io.Writer) (int64, error) { return io.Copy(w, io.MultiReader(strings.NewReader("two"))) },
+	} {
+		err := Write(path, func(w io.Writer) error {
+			if n, err := w.Write([]byte("one")); n != 3 || err != nil {
+				t.Errorf("%s: %d bytes, %v", name, n, err)
+			}
+			for range 2 {
+				if n, err := second(w); n != 0 || !errors.Is(err, syscall.ENOSPC) {
+					t.Errorf("%s: %d bytes, %v", name, n, err)
+				}
+				if n, err := w.Write([]byte("three")); n != 0 || !errors.Is(err, syscall.ENOSPC) {
+					t.Errorf("%s: then %d bytes, %v", name, n, err)
+				}
+			}
+			return nil
+		})
+		if !errors.Is(err, syscall.ENOSPC) {
+			t.Errorf("%s: %v", name, err)
+		}
+		restore()
+		_, restore = faultfs.Use(faultfs.Fault{N: 2, Of: []faultfs.Kind{faultfs.Write}, Err: syscall.ENOSPC})
+	}
+}
+
+// TestCopied: a fill may mix writing and copying; the file has all in order.
+func TestCopied(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "f")
+	if err := Write(path, func(w io.Writer) error {
+		_, err1 := io.WriteString(w, "one ")
+		n, err2 := io.Copy(w, io.MultiReader(strings.NewReader("two")))
+		_, err3 := io.WriteString(w, " three")
+		if n != 3 {
+			t.Errorf("%d bytes were copied", n)
+		}
+		return errors.Join(err1, err2, err3)
+	}); err != nil {
 		t.Fatal(err)
 	}
-	_, restore := faultfs.Use(faultfs.Fault{N: 1, Of: []faultfs.Kind{faultfs.Write}, Err: syscall.ENOSPC})
-	err := Write(path, func(w io.Writer) error {
-		w.Write([]byte("lost"))
-		w.Write([]byte("kept"))
-		return nil
-	})
-	restore()
-	if !errors.Is(err, syscall.ENOSPC) {
-		t.Errorf("got %v", err)
-	}
-	if got, err := os.ReadFile(path); err != nil || string(got) != "old" {
+	if got, err := os.ReadFile(path); err != nil || string(got) != "one two three" {
 		t.Errorf("%q, %v", got, err)
+	}
+}
+
+// TestEachOperation: whatever operation of a replacement fails, the caller receives an error. The file is then old or, if only its
+// durability is in doubt, new.
+func TestEachOperation(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "f")
+	n := 1
+	for ; ; n++ {
+		if err := WriteFile(path, []byte("old")); err != nil {
+			t.Fatal(err)
+		}
+		s, restore := faultfs.Use(faultfs.Fault{N: n, Err: syscall.EIO})
+		err := WriteFile(path, []byte("new"))
+		restore()
+		hit := s.Injected()
+		if len(hit) == 0 {
+			if err != nil {
+				t.Error(err)
+			}
+			break
+		}
+		want := "old"
+		if hit[0].Kind == faultfs.SyncDir {
+			want = "new"
+		}
+		if got, err1 := os.ReadFile(path); !errors.Is(err, syscall.EIO) || err1 != nil || string(got) != want {
+			t.Errorf("%s fails: %v; the file is %q, %v, want %q", hit[0].Kind, err, got, err1, want)
+		}
+		if left, err := os.ReadDir(dir); err != nil || len(left) != 1 {
+			t.Errorf("%s fails: %d files, %v", hit[0].Kind, len(left), err)
+		}
+	}
+	if n < 8 { // create, close, open, write, close, sync, rename, sync of the folder
+		t.Errorf("%d operations", n-1)
+	}
+}
+
+// TestEachOperationOfFolders: the same of making folders and of replacing one.
+func TestEachOperationOfFolders(t *testing.T) {
+	for name, do := range map[string]func(dir string) error{
+		"make":    func(dir string) error { return MkdirAll(filepath.Join(dir, "a", "b"), 0o755) },
+		"rename":  func(dir string) error { return ReplaceDir(filepath.Join(dir, "tmp"), filepath.Join(dir, "new")) },
+		"replace": func(dir string) error { return ReplaceDir(filepath.Join(dir, "tmp"), filepath.Join(dir, "old")) },
+	} {
+		for n, done := 1, false; !done; n++ {
+			dir := t.TempDir()
+			if err := errors.Join(os.Mkdir(filepath.Join(dir, "tmp"), 0o755), os.Mkdir(filepath.Join(dir, "old"), 0o755)); err != nil {
+				t.Fatal(err)
+			}
+			s, restore := faultfs.Use(faultfs.Fault{N: n, Err: syscall.EIO})
+			err := do(dir)
+			restore()
+			hit := s.Injected()
+			done = len(hit) == 0
+			switch {
+			case done && err != nil:
+				t.Errorf("%s: %v", name, err)
+			case !done && !errors.Is(err, syscall.EIO) && !(name == "make" && hit[0].Kind == faultfs.Stat): // a folder that cannot be seen is made
+				t.Errorf("%s: %s fails, and the result is %v", name, hit[0].Kind, err)
+			}
+		}
 	}
 }

@@ -163,13 +163,14 @@ func (l *Lease) setAside(dead owner) error {
 // survives a power failure.
 //
 // Errors: os.ErrExist if there is one; those of the file system.
-func (l *Lease) place(guarded bool) error {
-	text, err := l.me.text()
-	if err != nil {
-		return err
-	}
+func (l *Lease) place(guarded bool) (err error) {
 	tmp := temporaryPrefix(l.path) + l.me.Token
-	if l.file, err = l.machine.create(tmp, text); err == nil {
+	defer func() {
+		if err != nil && l.file != nil {
+			_ = l.file.close() // of no lease
+		}
+	}()
+	if l.file, err = l.machine.create(tmp, l.me.text()); err == nil {
 		err = l.machine.link(tmp, l.path)
 	}
 	if errors.Is(err, errors.ErrUnsupported) {
@@ -254,9 +255,7 @@ func (l *Lease) heartbeat() {
 			return
 		}
 		l.me.Heartbeats++
-		if text, err := l.me.text(); err == nil {
-			_ = l.file.overwrite(text) // the next heartbeat retries; the risk is a takeover, not a wrong result
-		}
+		_ = l.file.overwrite(l.me.text()) // the next heartbeat retries; the risk is a takeover, not a wrong result
 	}
 }
 
@@ -326,14 +325,19 @@ func (l *Lease) Release() error {
 	return err
 }
 
-// end removes the lease if this process still holds it, and closes its file. A lease that cannot be removed is overwritten,
-// so that it is the lease of nobody: otherwise this process could not take it again while it lives.
-func (l *Lease) end() (err error) {
-	if now, e := l.look(); e == nil && now.Token == l.me.Token {
-		if err = l.machine.remove(l.path); err != nil {
-			text, _ := l.me.text()
-			err = errors.Join(err, l.file.overwrite(make([]byte, len(text))))
-		}
+// end removes the lease if this process still holds it, and closes its file. A lease that cannot be read or removed is
+// overwritten, so that it is the lease of nobody: otherwise this process could not take it again while it lives. Its file is
+// never that of another owner.
+func (l *Lease) end() error {
+	now, err := l.look()
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		err = nil
+	case err == nil && now.Token == l.me.Token:
+		err = l.machine.remove(l.path)
+	}
+	if err != nil {
+		err = errors.Join(err, l.file.overwrite(make([]byte, len(l.me.text()))))
 	}
 	return exit.CreateError(l.path, errors.Join(err, l.file.close()))
 }

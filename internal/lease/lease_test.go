@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -226,5 +227,136 @@ func TestReleaseWithoutRemoval(t *testing.T) {
 	}
 	if err := again.Release(); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestEachOperation: whatever operation of Take, CheckHeld and Release fails, either the lease is held and released, or it is an
+// error; afterwards the lease can be taken. A write or a sync that fails is never hidden: the lease would be empty for others.
+func TestEachOperation(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, lockFile)
+	for n := 1; ; n++ {
+		s, restore := faultfs.Use(faultfs.Fault{N: n, Err: unix.EIO})
+		l, err := Take(path, "the test")
+		taken := len(s.Injected())
+		if err == nil {
+			if lost := l.CheckHeld(); lost != nil {
+				t.Errorf("operation %d fails, and the lease is reported as lost: %v", n, lost)
+			}
+			err = l.Release()
+		}
+		restore()
+		hit := s.Injected()
+		if len(hit) == 0 {
+			if err != nil {
+				t.Error(err)
+			}
+			break
+		}
+		if k := hit[0].Kind; err == nil && (k == faultfs.Write || k == faultfs.Sync || k == faultfs.Remove || k == faultfs.Create || taken > 0 && k == faultfs.ReadDir) {
+			t.Errorf("%s of %s fails, and no error is returned", k, hit[0].Path)
+		}
+		again, err := Take(path, "the test")
+		if err != nil {
+			t.Fatalf("after %s of %s failed: %v", hit[0].Kind, hit[0].Path, err)
+		}
+		if err := again.Release(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("left %v, %v", left, err)
+	}
+}
+
+// swept is a machine on which, once begun, another process removes temporary files first.
+type swept struct {
+	thisMachine
+	begun *atomic.Bool
+}
+
+func (m swept) remove(path string) error {
+	if err := m.thisMachine.remove(path); err != nil || !m.begun.Load() || filepath.Base(path) == lockFile {
+		return err
+	}
+	return os.ErrNotExist
+}
+
+// TestSweptLook: a process that begins removes the links by which others look at the lease. The owner still holds it.
+func TestSweptLook(t *testing.T) {
+	m := swept{begun: new(atomic.Bool)}
+	path := filepath.Join(t.TempDir(), lockFile)
+	l, err := takeOn(m, path, "the test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.begun.Store(true)
+	if err := l.CheckHeld(); err != nil {
+		t.Errorf("reported as lost: %v", err)
+	}
+	if err := l.Release(); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("after the release: %v", err)
+	}
+}
+
+// TestLockOfFolder: a folder is locked by one at a time, until it is released.
+func TestLockOfFolder(t *testing.T) {
+	dir := t.TempDir()
+	release, guarded, err := thisMachine{}.lock(dir)
+	if err != nil || !guarded {
+		t.Fatalf("guarded %v, %v", guarded, err)
+	}
+	if _, guarded, err := (thisMachine{}).lock(dir); !errors.Is(err, unix.EWOULDBLOCK) || guarded {
+		t.Errorf("a second lock: guarded %v, %v", guarded, err)
+	}
+	release()
+	if release, guarded, err = (thisMachine{}).lock(dir); err != nil || !guarded {
+		t.Fatalf("after the release: guarded %v, %v", guarded, err)
+	}
+	release()
+	_, restore := faultfs.Use(faultfs.Fault{N: 1, Of: []faultfs.Kind{faultfs.Lock}, Err: unix.ENOLCK})
+	release, guarded, err = thisMachine{}.lock(dir)
+	restore()
+	if err != nil || guarded {
+		t.Fatalf("a file system without locks: guarded %v, %v", guarded, err)
+	}
+	release()
+	if _, _, err := (thisMachine{}).lock(filepath.Join(dir, "nowhere")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("no folder: %v", err)
+	}
+}
+
+// TestOverwrite: a new text takes the place of the old one, and is synced.
+func TestOverwrite(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "x")
+	f, err := thisMachine{}.create(path, []byte("first"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := (thisMachine{}).create(path, nil); !errors.Is(err, os.ErrExist) {
+		t.Errorf("created twice: %v", err)
+	}
+	if err := f.overwrite([]byte("later")); err != nil {
+		t.Error(err)
+	}
+	if err := f.close(); err != nil {
+		t.Error(err)
+	}
+	if text, err := os.ReadFile(path); err != nil || string(text) != "later" {
+		t.Errorf("%q, %v", text, err)
+	}
+	if err := f.overwrite(nil); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("a closed file: %v", err)
+	}
+	for _, kind := range []faultfs.Kind{faultfs.Write, faultfs.Sync} {
+		_, restore := faultfs.Use(faultfs.Fault{N: 1, Of: []faultfs.Kind{kind}, Err: unix.ENOSPC})
+		_, err := thisMachine{}.create(path+string(kind), []byte("x"))
+		restore()
+		if !errors.Is(err, unix.ENOSPC) {
+			t.Errorf("%s fails: %v", kind, err)
+		}
 	}
 }

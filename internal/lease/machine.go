@@ -52,12 +52,10 @@ func (thisMachine) isRunning(o owner) bool {
 }
 
 func (thisMachine) sleep(d time.Duration, stop <-chan struct{}) bool {
-	end := time.NewTimer(d)
-	defer end.Stop()
 	select {
 	case <-stop:
 		return false
-	case <-end.C:
+	case <-time.After(d):
 		return true
 	}
 }

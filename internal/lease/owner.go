@@ -53,10 +53,10 @@ func IsAbandoned(path string) bool {
 const firstHeartbeat = 1_000_000_000
 
 // text is the content of a lease.
-func (o *owner) text() ([]byte, error) {
+func (o *owner) text() []byte {
 	o.Time = time.Now().UTC().Format(time.RFC3339)
-	text, err := json.Marshal(o)
-	return append(text, '\n'), err
+	text, _ := json.Marshal(o) // strings and integers always have JSON
+	return append(text, '\n')
 }
 
 // heldError returns the error of a lease that another process holds. The command of the
@@ -134,18 +134,24 @@ func thisProcess() owner {
 	return o
 }
 
-// processStart returns the start time of a process, field 22 of /proc/PID/stat
-// (proc(5)).
+// processStart returns the start time of a process.
+//
+// Errors: os.ErrNotExist or os.ErrProcessDone if there is no such process.
 func processStart(pid int) (string, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return "", err
 	}
+	return parseStart(text)
+}
+
+// parseStart returns field 22 of /proc/PID/stat (proc(5)).
+func parseStart(text []byte) (string, error) {
 	// Field 2, the command, may contain spaces and parentheses; the last
 	// parenthesis ends it.
 	fields := bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:])
 	if len(fields) < 20 {
-		return "", fmt.Errorf("/proc/%d/stat has %d fields", pid, len(fields))
+		return "", fmt.Errorf("the state of a process has %d fields behind its command, want 20", len(fields))
 	}
 	if s := string(fields[0]); s == "Z" || s == "X" {
 		return "", os.ErrProcessDone

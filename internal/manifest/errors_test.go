@@ -7,9 +7,11 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/faultfs"
 )
 
 // abc is the SHA-256 of "abc" (FIPS 180-2, appendix B.1).
@@ -147,6 +149,40 @@ func TestListErrors(t *testing.T) {
 	}
 	if f, err := sumRegular(dir); err == nil {
 		t.Errorf("the sum of a folder as a file is %+v", f)
+	}
+}
+
+// TestEachOperation: whatever operation fails while a folder is summed or its outputs are written, listed or verified, the caller receives an error.
+func TestEachOperation(t *testing.T) {
+	for name, do := range map[string]func(dir string) error{
+		"sum":        func(dir string) error { _, err := SumFile(dir); return err },
+		"sum inputs": func(dir string) error { _, err := Sum(filepath.Join(dir, "a"), dir); return err },
+		"sum below":  func(dir string) error { _, err := SumBelow(dir, []string{"a", "b"}); return err },
+		"list":       func(dir string) error { _, err := ListFiles(dir); return err },
+		"write":      func(dir string) error { return Write(dir, &document{Record: Record{Schema: testSchema}}) },
+		"verify": func(dir string) error {
+			return (&Record{Outputs: []File{{"a", 3, abc}, {"b/c", 3, abc}}}).Verify(dir)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for n := 1; ; n++ {
+				dir := t.TempDir()
+				put(t, filepath.Join(dir, "a"), "abc")
+				put(t, filepath.Join(dir, "b", "c"), "abc")
+				s, restore := faultfs.Use(faultfs.Fault{N: n, Err: syscall.EIO})
+				err := do(dir)
+				restore()
+				if len(s.Injected()) == 0 {
+					if err != nil {
+						t.Error(err)
+					}
+					return
+				}
+				if !errors.Is(err, syscall.EIO) {
+					t.Errorf("%s of %s fails, and the result is %v", s.Injected()[0].Kind, s.Injected()[0].Path, err)
+				}
+			}
+		})
 	}
 }
 

@@ -14,7 +14,7 @@ type InputFile struct {
 }
 
 // ListFiles lists the regular files in a folder and its subfolders, sorted by name;
-// or the file itself. Symbolic links are skipped.
+// or the file itself. Symbolic links in a folder are skipped.
 //
 // Errors: those of the file system.
 func ListFiles(path string) ([]InputFile, error) {
@@ -25,21 +25,29 @@ func ListFiles(path string) ([]InputFile, error) {
 	if !st.IsDir() {
 		return []InputFile{{"", st}}, nil
 	}
-	if path, err = filepath.EvalSymlinks(path); err != nil { // WalkDir does not follow links
+	return listBelow(nil, path, "")
+}
+
+// listBelow appends the regular files in a subfolder of root, and below it.
+func listBelow(files []InputFile, root, folder string) ([]InputFile, error) {
+	entries, err := filesystem.ReadDir(filepath.Join(root, folder))
+	if err != nil {
 		return nil, err
 	}
-	var out []InputFile
-	err = filepath.WalkDir(path, func(name string, d fs.DirEntry, err error) error {
-		if err != nil || !d.Type().IsRegular() {
-			return err
+	for _, e := range entries {
+		name := filepath.Join(folder, e.Name())
+		switch {
+		case e.IsDir():
+			if files, err = listBelow(files, root, name); err != nil {
+				return nil, err
+			}
+		case e.Type().IsRegular():
+			st, err := filesystem.Lstat(filepath.Join(root, name))
+			if err != nil {
+				return nil, err
+			}
+			files = append(files, InputFile{name, st})
 		}
-		st, err := d.Info()
-		if err != nil {
-			return err
-		}
-		below, err := filepath.Rel(path, name)
-		out = append(out, InputFile{below, st})
-		return err
-	})
-	return out, err
+	}
+	return files, nil
 }

@@ -103,9 +103,6 @@ func SumBelow(dir string, names []string) ([]File, error) {
 //
 // Errors: those of reading, which contain the path.
 func SumFile(path string) (File, error) {
-	if st, err := filesystem.Stat(path); err != nil || !st.IsDir() {
-		return sumRegular(path)
-	}
 	parts, err := ListFiles(path)
 	if err != nil {
 		return File{}, err

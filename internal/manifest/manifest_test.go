@@ -129,6 +129,10 @@ func TestReadRefuses(t *testing.T) {
 	if err := Read(dir, testSchema, &d); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("no manifest: %v", err)
 	}
+	written, _ := written(t)
+	if err := Read(written, "ensemble.other/1", &document{}); exit.CodeOf(err) != exit.BadData || !strings.Contains(err.Error(), `schema "ensemble.test/1", want "ensemble.other/1"`) {
+		t.Errorf("a whole manifest of another kind: %v", err)
+	}
 	for _, bad := range []string{`{`, `[]`, `{}`, `{"schema":"ensemble.test/2"}`, `{"schema":7}`} {
 		put(t, filepath.Join(dir, Name), bad)
 		if err := Read(dir, testSchema, &document{}); exit.CodeOf(err) != exit.BadData {

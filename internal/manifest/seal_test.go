@@ -44,6 +44,9 @@ func TestSealedJSON(t *testing.T) {
 	if err != nil || CheckSeal(text) != nil || !bytes.Contains(text, []byte(x.Checksum)) {
 		t.Errorf("%v, %v\n%s", err, CheckSeal(text), text)
 	}
+	if lines := bytes.Count(text, []byte("\n")); !bytes.HasSuffix(text, []byte("}\n")) || lines < 7 {
+		t.Errorf("%d lines without a newline at the end:\n%s", lines, text)
+	}
 	var none struct{ A string }
 	if _, err := SealedJSON(&none, new(string), " "); err == nil {
 		t.Error("a document without the key was sealed")

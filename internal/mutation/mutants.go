@@ -12,6 +12,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -27,8 +28,10 @@ type Mutant struct {
 	by       string
 }
 
-// String names the mutant without its line, which other changes move.
-func (m Mutant) String() string { return fmt.Sprintf("%s %s: %s", m.File, m.Function, m.What) }
+// String names the mutant without its folder and line, which other changes move.
+func (m Mutant) String() string {
+	return fmt.Sprintf("%s %s: %s", filepath.Base(m.File), m.Function, m.What)
+}
 
 // apply returns the source of the mutant.
 func (m Mutant) apply(src []byte) []byte {

@@ -2,6 +2,8 @@ package mutation
 
 import (
 	"context"
+	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 )
@@ -67,5 +69,38 @@ func TestRun(t *testing.T) {
 	r, err = Run(context.Background(), "./testdata/fixture", Options{Limit: 2, Seed: 1})
 	if err != nil || r.Mutants > 2 {
 		t.Errorf("%d mutants with a limit of 2, %v", r.Mutants, err)
+	}
+}
+
+// TestSurvivors: a record is read as it is written, keeps its reasons, and counts what was noticed later.
+func TestSurvivors(t *testing.T) {
+	text := "seed 7: 6 of 11 mutants noticed (60 %), 1 equivalent\na.go F: x: removed\na.go F: y: removed # is equivalent: y is not read\na.go G: z: removed # of a message\na.go H: w: removed\na.go H: v: removed\n"
+	path := filepath.Join(t.TempDir(), "a.txt")
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	s, err := ReadSurvivors(path)
+	if err != nil || s.String() != text || s.Rate() != 0.6 || len(s.Names) != 5 {
+		t.Errorf("%v\n%v", err, s)
+	}
+	mutant := func(function, what string) Mutant {
+		return Mutant{File: "x/a.go", Function: function, What: what + ": removed"}
+	}
+	got := s.Again(Report{Survived: []Mutant{mutant("F", "y"), mutant("H", "w")}, Noticed: []Mutant{mutant("F", "x"), mutant("H", "w")}})
+	if want := "seed 7: 7 of 9 mutants noticed (88 %), 1 equivalent\na.go F: y: removed # is equivalent: y is not read\na.go H: w: removed\n"; got.String() != want {
+		t.Errorf("again\n%v\nwant\n%s", got, want)
+	}
+	got = s.With(8, Report{Mutants: 4, Killed: 3, Survived: []Mutant{mutant("G", "z")}})
+	if want := "seed 8: 3 of 4 mutants noticed (75 %), 0 equivalent\na.go G: z: removed # of a message\n"; got.String() != want {
+		t.Errorf("new\n%v\nwant\n%s", got, want)
+	}
+	if s, err := ReadSurvivors(path + "x"); err != nil || len(s.Names) > 0 {
+		t.Errorf("no file: %v, %v", s, err)
+	}
+	if err := os.WriteFile(path, []byte("else\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ReadSurvivors(path); err == nil {
+		t.Error("another file was read")
 	}
 }

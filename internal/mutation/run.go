@@ -17,10 +17,12 @@ import (
 
 // Options bounds the work of Run.
 type Options struct {
-	Limit   int           // mutants that are tested, drawn at random; 0: all
-	Seed    uint64        // of the draw
-	TimeOut time.Duration // of the tests of one mutant, which are then taken to have noticed it; 0: a minute and ten times the usual time
-	Files   []string      // base names of the files that are changed; nil: all
+	Limit   int               // mutants that are tested, drawn at random; 0: all
+	Seed    uint64            // of the draw
+	TimeOut time.Duration     // of the tests of one mutant, which are then taken to have noticed it; 0: a minute and ten times the usual time
+	Files   []string          // base names of the files that are changed; nil: all
+	Only    func(Mutant) bool // the mutants that are drawn from; nil: all
+	Found   func(Mutant)      // called with each survivor as it is found; nil: not
 }
 
 // Report is what the tests of a package noticed.
@@ -30,6 +32,7 @@ type Report struct {
 	Killed   int      // on which a test failed, or did not end
 	TimedOut int      // of Killed: those whose tests did not end
 	Survived []Mutant // on which all tests passed
+	Noticed  []Mutant // the others
 }
 
 // Rate is the share of mutants that were noticed.
@@ -54,6 +57,9 @@ func Run(ctx context.Context, pkg string, o Options) (Report, error) {
 	if err != nil {
 		return Report{}, err
 	}
+	if o.Only != nil {
+		all = slices.DeleteFunc(all, func(m Mutant) bool { return !o.Only(m) })
+	}
 	if o.Limit > 0 && o.Limit < len(all) {
 		draw := rand.New(rand.NewPCG(o.Seed, 0))
 		draw.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
@@ -71,11 +77,16 @@ func Run(ctx context.Context, pkg string, o Options) (Report, error) {
 		case survived:
 			m.File = filepath.Base(m.File)
 			report.Survived = append(report.Survived, m)
+			if o.Found != nil {
+				o.Found(m)
+			}
 		case timedOut:
 			report.TimedOut++
 			report.Killed++
+			report.Noticed = append(report.Noticed, m)
 		default:
 			report.Killed++
+			report.Noticed = append(report.Noticed, m)
 		}
 		report.Mutants++
 	}
@@ -212,7 +223,7 @@ func (r *runner) test(ctx context.Context, m Mutant) (outcome, error) {
 		return survived, ctx.Err()
 	}
 	binary := filepath.Join(r.dir, "mutant.test")
-	if r.goCommand(ctx, "test", "-c", "-vet=off", "-overlay", replace, "-o", binary, r.pkg).Run() != nil {
+	if r.goCommand(ctx, "test", "-c", "-vet=off", "-ldflags=-s -w", "-overlay", replace, "-o", binary, r.pkg).Run() != nil {
 		return notCompiled, ctx.Err()
 	}
 	limited, cancel := context.WithTimeout(ctx, r.timeOut)

@@ -130,7 +130,7 @@ func TestLeftovers(t *testing.T) {
 	if err := d.Close(); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"model/.weights-00.safetensors.partial-x", ".manifest.json.partial-y", "checkpoints/.step-000000007.partial-z/rank-0000.st", "model/weights.partial-1"} {
+	for _, name := range []string{"model/.weights-00.safetensors.partial-x", "model/.weights-01.safetensors.partial-x", "model/z/.x.partial-1", ".manifest.json.partial-y", "checkpoints/.step-000000007.partial-z/rank-0000.st", "model/weights.partial-1"} {
 		file := filepath.Join(path, name)
 		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 			t.Fatal(err)

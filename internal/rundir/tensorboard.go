@@ -2,6 +2,7 @@ package rundir
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"hash/crc32"
 	"math"
@@ -66,7 +67,10 @@ func openTensorBoard(dir string) (*tensorBoard, error) {
 	e := wallTime(now)
 	e = protowire.AppendTag(e, eventFileVersion, protowire.BytesType)
 	e = protowire.AppendString(e, "brain.Event:2")
-	return b, exit.CreateError(path, b.record(e))
+	if err := b.record(e); err != nil {
+		return nil, exit.CreateError(path, errors.Join(err, f.Close()))
+	}
+	return b, nil
 }
 
 // scalar writes one number of a step. It is rounded to float32, the type of

@@ -702,8 +702,7 @@ func (w *worker) load(p int, ref Reference, samples []Sample) bool {
 			ok = ok && !math.IsNaN(c.Climate[k])
 		}
 		w.missingMembers[s] = c.load(a.systems[s].Provides, samples[s], p)
-		ok = ok && w.missingMembers[s] == 0 && !(a.systems[s].Provides&(Members|Mean) != 0 && math.IsNaN(c.Mean)) &&
-			!(a.systems[s].Provides&(Members|Spread) == Spread && math.IsNaN(c.Spread))
+		ok = ok && w.missingMembers[s] == 0 && !math.IsNaN(c.Mean) && (len(c.Members) > 0 || !math.IsNaN(c.Spread))
 		for _, v := range c.Parameters {
 			ok = ok && !math.IsNaN(v)
 		}

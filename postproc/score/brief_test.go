@@ -3,6 +3,7 @@ package score
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 
@@ -141,6 +142,76 @@ func TestBriefRows(t *testing.T) {
 	}
 	if got := (&Result{}).Brief(""); got != nil {
 		t.Errorf("of nothing: %+v", got)
+	}
+}
+
+// TestSystemsTable: each row has the skill of the first system relative to that of the row; its own row has none.
+func TestSystemsTable(t *testing.T) {
+	s := briefResult(briefCase{lead: "48h", n: 51, skill: 0.3, low: -0.05, high: 0.05, baseline: 0.05, ratio: 1, dispersion: "right", flat: true, independent: 40, biasRange: 0.2}).Brief("")[1]
+	got := map[any]string{}
+	for _, row := range s.Rows {
+		got[row[0]] = fmt.Sprintf("%v %v %v", row[4], row[5], row[6])
+		if own := row[0] == "network"; (row[2] != nil) != own || (row[3] != nil) != own { // only it has an RMSE and a ratio
+			t.Errorf("%s: RMSE %v, spread/error %v", row[0], row[2], row[3])
+		}
+	}
+	for system, want := range map[string]string{"network": "  ", "raw5": "40.0 35.0 45.0", "raw10": "30.0 25.0 35.0", "emos": "5.0 0.0 10.0", "climatology": "60.0 55.0 65.0"} {
+		if got[system] != want {
+			t.Errorf("%s: %q, want %q", system, got[system], want)
+		}
+	}
+}
+
+// TestBriefsTakeTheirComparisons: a brief has the comparisons of its target, system and score with the systems of its rows, and no others.
+func TestBriefsTakeTheirComparisons(t *testing.T) {
+	r := briefResult(briefCase{lead: "48h", n: 51, skill: 0.3, baseline: 0.05, ratio: 1, independent: 40}, briefCase{lead: "72h", n: 51, skill: 0.3, baseline: 0.05, ratio: 1, independent: 40})
+	own := r.Comparisons[1] // of 48h with raw10
+	for _, change := range []func(*Comparison){
+		func(c *Comparison) { c.Reference = "unknown" }, func(c *Comparison) { c.ReferenceID = "crps_fair" }, func(c *Comparison) { c.System = "emos" }, func(c *Comparison) { c.ID = "rmse" },
+		func(c *Comparison) { c.Lead = "96h" }, func(c *Comparison) { c.Level = "500hPa" }, func(c *Comparison) { c.Variable = "z" }, func(c *Comparison) { c.Region = "tropics" }, func(c *Comparison) { c.Season = "DJF" },
+	} {
+		other := own
+		change(&other)
+		r.Comparisons = append(r.Comparisons, other)
+	}
+	all := r.Briefs()
+	if len(all) != 2 {
+		t.Fatalf("%d briefs", len(all))
+	}
+	for _, b := range all {
+		var references []string
+		for _, c := range b.Gains {
+			references = append(references, c.Lead+" "+c.Reference)
+		}
+		if want := []string{b.Lead + " raw5", b.Lead + " raw10", b.Lead + " emos", b.Lead + " climatology"}; !slices.Equal(references, want) {
+			t.Errorf("%q, want %q", references, want)
+		}
+	}
+}
+
+// TestCouplingTable: a test of members that is made for several numbers of them has their number.
+func TestCouplingTable(t *testing.T) {
+	r := &Result{Coupling: []Coupling{{Test: "independence", System: "a", Decided: true, Passed: true}, {Test: "independence", System: "b", InputMembers: 5, Decided: true}}}
+	s := r.couplingSection("95 % low")
+	if s.Rows[0][0] != "independence" || s.Rows[1][0] != "independence 5" {
+		t.Errorf("tests %q and %q", s.Rows[0][0], s.Rows[1][0])
+	}
+	if got := r.dependentSystems(); !slices.Equal(got, []string{"b"}) {
+		t.Errorf("dependent: %q", got)
+	}
+}
+
+// TestRatiosOfSome: the range of the spread-skill ratios is that of the targets that have one.
+func TestRatiosOfSome(t *testing.T) {
+	var all []briefCase
+	for i, ratio := range []float64{1, math.NaN(), 0.7} {
+		all = append(all, briefCase{lead: fmt.Sprintf("%dh", 24*i), n: 51, skill: 0.2, low: -0.1, high: 0.1, baseline: math.NaN(), ratio: ratio, dispersion: "right", flat: true, independent: 51})
+	}
+	all = append(all, briefCase{lead: "96h", n: 51, skill: 0.2, low: -0.1, high: 0.1, baseline: math.NaN(), ratio: 2, dispersion: "right", flat: true, independent: 51})
+	r := briefResult(all...)
+	r.Scores = slices.DeleteFunc(r.Scores, func(v Value) bool { return v.ID == SpreadSkill.ID && v.Lead == "96h" })
+	if text := r.Brief("")[0].Paragraphs[1]; !strings.Contains(text, "(spread / error 0.70 to 1.00; 1 is right)") {
+		t.Error(text)
 	}
 }
 

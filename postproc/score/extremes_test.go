@@ -213,3 +213,34 @@ func TestExpectedCRPS(t *testing.T) {
 	// N(0, 4) against draws of N(0, 1): √(10/π) − 2/√π over 2/√π.
 	near(t, "too wide", of(res, "crps_over_expected", "raw")[0], math.Sqrt(10)/2-1, 0.01)
 }
+
+// TestShiftWithoutTail: points where the climate has no tail do not count in the mean shift of tails, and a shift is bounded by 10.
+func TestShiftWithoutTail(t *testing.T) {
+	point := func(member float64, climate func(k int) float64) *Case {
+		c := &Case{Members: []float64{member}, Climate: make([]float64, 101)}
+		for k := range c.Climate {
+			c.Climate[k] = climate(k)
+		}
+		return c
+	}
+	rising := func(k int) float64 { return float64(k) }
+	for _, c := range []struct {
+		what string
+		of   *Score
+		in   *Case
+		want []float64
+	}{
+		{"as the climate", SOTUpper, point(90, rising), []float64{-1, 1}}, {"at the extreme", SOTUpper, point(99, rising), []float64{0, 1}}, {"beyond", SOTUpper, point(108, rising), []float64{1, 1}},
+		{"far beyond", SOTUpper, point(1e6, rising), []float64{10, 1}}, {"far below", SOTUpper, point(-1e6, rising), []float64{-10, 1}},
+		{"as the climate below", SOTLower, point(10, rising), []float64{-1, 1}}, {"at the low extreme", SOTLower, point(1, rising), []float64{0, 1}},
+		{"no tail", SOTUpper, point(5, func(int) float64 { return 5 }), []float64{0, 0}}, {"no lower tail", SOTLower, point(5, func(k int) float64 { return float64(max(k, 20)) }), []float64{0, 0}},
+	} {
+		got := []float64{7, 7}
+		if c.of.Point(got, c.in); !(math.Abs(got[0]-c.want[0]) < 1e-9) || got[1] != c.want[1] {
+			t.Errorf("%s: %v, want %v", c.what, got, c.want)
+		}
+	}
+	if got := SOTUpper.Value([]float64{0.5, 0.25}, 3); got != 2 {
+		t.Errorf("the mean over a quarter of the area is %g, want 2", got)
+	}
+}

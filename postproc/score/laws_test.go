@@ -361,6 +361,17 @@ func TestBoxes(t *testing.T) {
 			t.Errorf("%s: points %v, want %v", c.text, got, c.want)
 		}
 	}
+	for turn := -3.0; turn <= 3; turn++ { // a meridian, and a box whose edges are meridians of the grid
+		for _, c := range []struct {
+			west, east float64
+			want       []bool
+		}{{90, 90, []bool{false, true, false, false}}, {180, 270, []bool{false, false, true, true}}, {-90, 0, []bool{true, false, false, true}}} {
+			r, err := (Box{"turned", -90, 90, c.west + 360*turn, c.east + 360*turn}).Region(g)
+			if err != nil || !slices.Equal(r.Mask[:4], c.want) || !slices.Equal(r.Mask[8:], c.want) {
+				t.Errorf("%g to %g east: %v, %v", c.west+360*turn, c.east+360*turn, r.Mask, err)
+			}
+		}
+	}
 	for _, text := range []string{"moon", "x=1:2:3", "x=10:0:0:5", "x=0:10:5:0", "=0:1:0:1", "x=0:NaN:0:1", "x=0:100:0:1"} {
 		if _, err := ParseBox(text); err == nil {
 			t.Errorf("region %q accepted", text)
@@ -371,13 +382,56 @@ func TestBoxes(t *testing.T) {
 	}
 }
 
+// TestNamedBoxes: the regions have the published bounds, which belong to them: WMO-No. 485 for the extratropics and tropics, the
+// ECMWF scorecards for the others.
+func TestNamedBoxes(t *testing.T) {
+	published := map[string]struct{ south, north, west, east float64 }{
+		"northern_extratropics": {20, 90, -180, 180}, "tropics": {-20, 20, -180, 180}, "southern_extratropics": {-90, -20, -180, 180},
+		"europe": {35, 75, -12.5, 42.5}, "north_america": {25, 60, -120, -75}, "east_asia": {25, 60, 102.5, 150},
+	}
+	if len(NamedBoxes) != len(published) {
+		t.Errorf("%d regions, want %d", len(NamedBoxes), len(published))
+	}
+	g := &ensemble.Grid{Kind: ensemble.RegularLatLon, NX: 720, NY: 361}
+	for i := range g.NX {
+		g.Lon = append(g.Lon, float64(i)/2)
+	}
+	for j := range g.NY {
+		g.Lat = append(g.Lat, 90-float64(j)/2)
+	}
+	for _, b := range NamedBoxes {
+		want := published[b.Name]
+		r, err := b.Region(g)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for p, in := range r.Mask {
+			lat, lon := g.Lat[p/g.NX], g.Lon[p%g.NX]
+			if lon > 180 {
+				lon -= 360
+			}
+			if in != (want.south <= lat && lat <= want.north && want.west <= lon && lon <= want.east) {
+				t.Fatalf("%s: %g north, %g east: %v", b.Name, lat, lon, in)
+			}
+		}
+	}
+}
+
 func TestOptionsRefuse(t *testing.T) {
 	for _, o := range []Options{
 		{Scores: []string{"crps"}}, {Thresholds: []float64{2, 1}}, {Thresholds: []float64{math.NaN()}},
+		{Levels: []float64{0}}, {Levels: []float64{1}}, {Levels: []float64{math.NaN()}}, {Levels: []float64{0.9, 0.1}},
+		{Extremes: -0.1}, {Extremes: 1}, {Extremes: math.NaN()}, {Climate: 1}, {Climate: -1},
+		{Regions: []Region{{Name: "a", Mask: []bool{true}}, {Name: "a", Mask: []bool{true}}}}, {Regions: []Region{{Name: LargestEFI, Mask: []bool{true}}}},
 		{Regions: []Region{{Name: "a", Mask: []bool{true, true}}}}, {Regions: []Region{{Name: "all", Mask: []bool{true}}}}, {Regions: []Region{{Mask: []bool{true}}}},
 	} {
 		if _, err := New(t850, Grid{Weights: []float64{1}}, []System{{Name: "raw", Provides: Members}}, o); err == nil {
 			t.Errorf("options %+v accepted", o)
+		}
+	}
+	for _, o := range []Options{{Levels: []float64{0.001, 0.999}}, {Thresholds: []float64{-1, 0, 1}}, {Extremes: 0.99, Climate: 2}} {
+		if _, err := New(t850, Grid{Weights: []float64{1}}, []System{{Name: "raw", Provides: Members}}, o); err != nil {
+			t.Errorf("options %+v: %v", o, err)
 		}
 	}
 	if _, err := New(t850, Grid{Weights: []float64{1, 1, 1}, NX: 2}, []System{{Name: "raw", Provides: Members}}, Options{}); err == nil {

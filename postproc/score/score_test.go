@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/postproc/dist"
 	"github.com/ensemble-weather/ensemble/postproc/significance"
 )
 
@@ -398,6 +399,9 @@ func TestTableIsComplete(t *testing.T) {
 		if (s.SharedSums == nil) != (s.Parts > 0 && s.Point != nil) || s.Value == nil && s.Diagram == nil {
 			t.Errorf("score %q has no sums, or neither value nor diagram", s.ID)
 		}
+		if s.MinMembers > 2 || strings.Contains(s.Divisor, "M-1") && s.MinMembers != 2 {
+			t.Errorf("score %q needs %d members and divides by %q", s.ID, s.MinMembers, s.Divisor)
+		}
 		if d := s.Diagram; d != nil && (d.IntervalColumn >= len(d.Columns) || d.WeightColumn >= len(d.Columns) || d.Rows == nil) {
 			t.Errorf("diagram %q has no such columns", s.ID)
 		}
@@ -449,6 +453,207 @@ func exportedVars(t *testing.T) (names []string) {
 	return names
 }
 
+// TestFewestMembers: a score of as few members as it takes is a number, and of one less it is refused.
+func TestFewestMembers(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	for _, s := range Table {
+		if s.Value == nil || s.Needs&(Parameters|Leads|Fractions|Tails|FullSpread|Index) != 0 || s.DistributionsOnly {
+			continue
+		}
+		of := func(members int) (*Accumulator, error) {
+			a, err := New(t850, Grid{Weights: field64(6, func(int) float64 { return 1 }), NX: 3}, []System{{Name: "raw", Provides: Members}},
+				Options{Scores: []string{s.ID}, Thresholds: []float64{0}, Levels: []float64{0.5}, Climate: 5})
+			if err != nil {
+				t.Fatal(err)
+			}
+			draw := func() []float32 { return field(6, func(int) float64 { return r.NormFloat64() }) }
+			climate := make([][]float32, 5)
+			for k := range climate {
+				climate[k] = field(6, func(int) float64 { return float64(k) - 2 })
+			}
+			var sample Sample
+			for range members {
+				sample.Members = append(sample.Members, draw())
+			}
+			return a, a.Add(day(0), Reference{Obs: draw(), Climate: climate}, []Sample{sample})
+		}
+		a, err := of(max(1, s.MinMembers))
+		if err != nil {
+			t.Errorf("%s of %d members: %v", s.ID, s.MinMembers, err)
+			continue
+		}
+		res, err := a.Result(significance.Bootstrap{Resamples: 1}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(res.Scores) != 1 || math.IsNaN(float64(res.Scores[0].Value)) || math.IsInf(float64(res.Scores[0].Value), 0) {
+			t.Errorf("%s of %d members: %+v", s.ID, s.MinMembers, res.Scores)
+		}
+		if _, err := of(max(1, s.MinMembers) - 1); err == nil {
+			t.Errorf("%s of %d members is accepted", s.ID, s.MinMembers-1)
+		}
+	}
+}
+
+// TestPartsAreSet: each score computes all of the quantities that are averaged for it, for ensembles and distributions. Those that it does
+// not compute would have the values of another score.
+func TestPartsAreSet(t *testing.T) {
+	const points, unset = 6, 1e300
+	computed := map[string]bool{}
+	for _, s := range Table {
+		point := s.Point
+		if point == nil {
+			continue
+		}
+		s.Point = func(parts []float64, c *Case) {
+			for i := range parts {
+				parts[i] = unset
+			}
+			point(parts, c)
+			computed[s.ID] = true
+			if i := slices.Index(parts, unset); i >= 0 {
+				t.Errorf("%s: part %d of %d is not computed", s.ID, i, len(parts))
+			}
+		}
+		defer func() { s.Point = point }()
+	}
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // one goroutine at a time counts
+	r := rand.New(rand.NewPCG(1, 2))
+	draw := func() []float32 { return field(points, func(int) float64 { return 1 + r.Float64() }) }
+	several := func(n int) (all [][]float32) {
+		for range n {
+			all = append(all, draw())
+		}
+		return all
+	}
+	a, err := New(t850, Grid{Weights: field64(points, func(int) float64 { return 1 }), NX: 3, Neighbourhood: windows(points, 1), Radius: 1},
+		[]System{{Name: "raw", Provides: Members | Leads}, {Name: "moments", Provides: Mean | Spread}, {Name: "family", Provides: Parameters | Mean | Spread, Family: dist.Logistic}},
+		Options{Scores: IDs(), Thresholds: []float64{1.2, 1.5}, Levels: []float64{0.1, 0.5}, FullSpread: true, Index: true, Climate: 101})
+	if err != nil {
+		t.Fatal(err)
+	}
+	climate := make([][]float32, 101)
+	for k := range climate {
+		climate[k] = field(points, func(int) float64 { return 1 + float64(k)/100 })
+	}
+	if err := a.Add(day(0), Reference{Obs: draw(), FullSpread: draw(), Index: draw(), Climate: climate, Earlier: several(2)}, []Sample{
+		{Members: several(3), Earlier: [][][]float32{several(3), several(3)}}, {Mean: draw(), Spread: draw()}, {Mean: draw(), Spread: draw(), Parameters: several(2)}}); err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range Table {
+		if s.Point != nil && !computed[s.ID] {
+			t.Errorf("%s was not computed", s.ID)
+		}
+	}
+}
+
+// TestDiagramColumns: the column with the interval is that which the forecasts determine. Rates, frequencies and shares lie in 0 to 1, the
+// economic value below 1, an error above 0. Rows are left out only where a column has their weight.
+func TestDiagramColumns(t *testing.T) {
+	infinite := math.Inf(1)
+	all := map[string]struct {
+		interval, weight string
+		least, most      float64
+	}{
+		"pit_flatness": {"share", "", 0, 1}, "reliability": {"frequency", "share", 0, 1}, "roc_area": {"hit_rate", "", 0, 1},
+		"economic_value": {"value", "", -infinite, 1}, "spread_skill_bins": {"rmse", "share", 0, infinite},
+	}
+	for _, s := range Table {
+		d, want := s.Diagram, all[s.ID]
+		if d == nil {
+			continue
+		}
+		weight := ""
+		if d.WeightColumn >= 0 {
+			weight = d.Columns[d.WeightColumn]
+		}
+		if d.Columns[d.IntervalColumn] != want.interval || weight != want.weight || d.Least != want.least || d.Most != want.most {
+			t.Errorf("%s: interval of %s, weight %q, %g to %g; want %+v", s.ID, d.Columns[d.IntervalColumn], weight, d.Least, d.Most, want)
+		}
+	}
+}
+
+// TestMeansOfResamples: each date counts as often as it was drawn, whatever their number and wherever some were not drawn. The sums are powers
+// of two times the date, so that each date of each number of draws has a digit of its own.
+func TestMeansOfResamples(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	for n := 1; n <= 12; n++ {
+		for range 20 {
+			dates, times := make([]RegionSums, n), make([]int, n)
+			var digits, weight float64
+			for i := range dates {
+				times[i] = r.IntN(8)
+				dates[i] = RegionSums{Weight: float64(1 + i), Sums: []float64{math.Ldexp(1, 3*i), 1, 99}}
+				digits += math.Ldexp(float64(times[i]), 3*i)
+				weight += float64(times[i] * (1 + i))
+			}
+			drawn := 0.
+			for _, k := range times {
+				drawn += float64(k)
+			}
+			got := means(dates, times, 2)
+			if drawn == 0 {
+				if !math.IsNaN(got[0]) {
+					t.Errorf("no date: %v", got)
+				}
+				continue
+			}
+			if len(got) != 2 || math.Abs(got[0]*weight/digits-1) > 1e-14 || math.Abs(got[1]*weight/drawn-1) > 1e-14 {
+				t.Errorf("dates drawn %v times: %v, want %v", times, got, []float64{digits / weight, drawn / weight})
+			}
+		}
+	}
+}
+
+// TestWeightedSums: a mean over points is given date by date, in the order of adding, with the weights of the points that count; scores of
+// thresholds, of quantiles and of several quantities are not.
+func TestWeightedSums(t *testing.T) {
+	a, err := New(t850, Grid{Weights: []float64{1, 3}}, []System{{Name: "net", Provides: Mean}, {Name: "raw", Provides: Members}},
+		Options{Scores: IDs(), Thresholds: []float64{1}, Levels: []float64{0.5}, Regions: []Region{{Name: "part", Mask: []bool{true, false}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	nan := float32(math.NaN())
+	for _, d := range []struct {
+		k   int
+		obs []float32
+	}{{1, []float32{2, 4}}, {0, []float32{nan, 1}}} {
+		if err := a.Add(day(d.k), Reference{Obs: d.obs}, []Sample{{Mean: []float32{5, 5}}, {Members: [][]float32{{4, 4}, {6, 6}}}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, want := a.WeightedSums("net", "bias"), []WeightedSum{{day(1), 4, 3 + 3*1}, {day(0), 3, 3 * 4}}; !slices.Equal(got, want) {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+	for _, s := range Table {
+		if got := a.WeightedSums("raw", s.ID); got != nil && (s.IsPerThreshold() || s.IsPerQuantile() || s.Parts > 1) {
+			t.Errorf("%s: %+v", s.ID, got)
+		}
+	}
+	if got := a.WeightedSums("none", "bias"); got != nil {
+		t.Errorf("of an unknown system: %+v", got)
+	}
+	if empty, all := a.EmptyDates(); empty != 0 || all != 2 {
+		t.Errorf("%d of %d dates are empty", empty, all)
+	}
+	if err := a.Add(day(2), Reference{Obs: []float32{nan, nan}}, []Sample{{Mean: []float32{5, 5}}, {Members: [][]float32{{4, 4}, {6, 6}}}}); err != nil {
+		t.Fatal(err)
+	}
+	if empty, all := a.EmptyDates(); empty != 1 || all != 3 {
+		t.Errorf("%d of %d dates are empty, want one of three", empty, all)
+	}
+}
+
+// TestMembersCell: a climatology has no number of members.
+func TestMembersCell(t *testing.T) {
+	if got := (Value{Members: 3}).members(); got != 3 {
+		t.Errorf("got %v", got)
+	}
+	if got := (Value{}).members(); got != nil {
+		t.Errorf("without members: %v", got)
+	}
+}
+
 func TestJSONShape(t *testing.T) {
 	a := random(t, 1, 3, 0.5)
 	r, err := a.Result(significance.Bootstrap{}, a.Pairs("damped", "raw"))
@@ -464,6 +669,9 @@ func TestJSONShape(t *testing.T) {
 		if !strings.Contains(string(raw), want) {
 			t.Errorf("JSON lacks %s:\n%s", want, raw)
 		}
+	}
+	if raw, err := json.Marshal(Result{}); err != nil || strings.Contains(string(raw), "null") || strings.Count(string(raw), "[]") != 8 { // a reader may rely on eight lists
+		t.Errorf("without anything: %s, %v", raw, err)
 	}
 	var back Result
 	if err := json.Unmarshal(raw, &back); err != nil || !math.IsNaN(float64(back.Scores[0].CILow)) || math.Abs(float64(back.Scores[0].Value-r.Scores[0].Value)) > 1e-9 {

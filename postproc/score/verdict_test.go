@@ -54,6 +54,26 @@ func TestVerdictsAgree(t *testing.T) {
 	}
 }
 
+// TestAgreements: the text on a calibrated forecast states what was compared: histogram and spread, where they were.
+func TestAgreements(t *testing.T) {
+	right := Measured{1, 0.9, 1.1}
+	none := Measured{math.NaN(), math.NaN(), math.NaN()}
+	for _, c := range []struct {
+		histogram string
+		ratio     Measured
+		want      string
+	}{
+		{"rank histogram", right, "the rank histogram does not differ from a flat one and the spread agrees with the error (spread/error "},
+		{"rank histogram", none, "the rank histogram does not differ from a flat one"},
+		{"", right, "the spread agrees with the error (spread/error "},
+		{"", none, "no bias is detected"},
+	} {
+		if got := strings.Join(Evidence{SpreadSkill: c.ratio}.agreements(c.histogram), " and "); !strings.HasPrefix(got, c.want) || c.ratio != right && got != c.want {
+			t.Errorf("%q, want %q", got, c.want)
+		}
+	}
+}
+
 // wordContradiction returns what is wrong with the sentence on calibration of a summary, or "".
 func wordContradiction(b *Brief) string {
 	word, text := b.word()

@@ -1,0 +1,246 @@
+package lease
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/faultfs"
+)
+
+// foreign is the owner of a lease on another machine.
+var foreign = owner{Host: "elsewhere", Boot: "other", PID: 1, Token: "a", Heartbeats: firstHeartbeat}
+
+// putOwner writes a lease of an owner, without a moment in which there is none.
+func putOwner(t *testing.T, path string, o owner) {
+	t.Helper()
+	text, err := json.Marshal(o)
+	if err := errors.Join(err, os.WriteFile(path+".new", text, 0o644), os.Rename(path+".new", path)); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestTimes: an owner on another machine that lives is recognised at its next heartbeat, five seconds later at most. A silent one is
+// waited for twenty seconds, and not much longer. A lease that is removed meanwhile is free at once.
+func TestTimes(t *testing.T) {
+	for name, c := range map[string]struct {
+		during      func(t *testing.T, path string)
+		held        bool
+		least, most time.Duration
+	}{
+		"silent":  {func(*testing.T, string) {}, false, 20 * time.Second, 22 * time.Second},
+		"beating": {func(t *testing.T, path string) { o := foreign; o.Heartbeats++; putOwner(t, path, o) }, true, 4900 * time.Millisecond, 7 * time.Second},
+		"another": {func(t *testing.T, path string) { o := foreign; o.Token = "b"; putOwner(t, path, o) }, true, 4900 * time.Millisecond, 7 * time.Second},
+		"removed": {func(t *testing.T, path string) {
+			if err := os.Remove(path); err != nil {
+				t.Error(err)
+			}
+		}, false, 4900 * time.Millisecond, 7 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), lockFile)
+			putOwner(t, path, foreign)
+			synctest.Test(t, func(t *testing.T) {
+				go func() {
+					time.Sleep(4900 * time.Millisecond)
+					c.during(t, path)
+				}()
+				begin := time.Now()
+				l, err := Take(path, "the test")
+				took := time.Since(begin)
+				if errors.Is(err, ErrHeld) != c.held || err != nil && !c.held || took < c.least || took > c.most {
+					t.Errorf("%v after %v, want held: %v after %v to %v", err, took, c.held, c.least, c.most)
+				}
+				if err == nil {
+					if err := l.Release(); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		})
+	}
+}
+
+// TestHeartbeats: an owner increments its counter every five seconds, in a file of the same length, until it releases its lease.
+func TestHeartbeats(t *testing.T) {
+	path := filepath.Join(t.TempDir(), lockFile)
+	synctest.Test(t, func(t *testing.T) {
+		l, err := Take(path, "the test")
+		if err != nil {
+			t.Fatal(err)
+		}
+		length := int64(-1)
+		for beats := range uint64(4) {
+			time.Sleep(2500 * time.Millisecond)
+			o, err := readOwner(thisMachine{}, path)
+			if err != nil || o.Heartbeats != firstHeartbeat+beats || o.Token != l.me.Token {
+				t.Errorf("after %d intervals: %+v, %v", beats, o, err)
+			}
+			st, err := os.Stat(path)
+			if err != nil || length >= 0 && st.Size() != length {
+				t.Errorf("%d bytes, before %d, %v", st.Size(), length, err)
+			}
+			length = st.Size()
+			time.Sleep(2500 * time.Millisecond)
+			synctest.Wait()
+		}
+		if err := l.Release(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestUnreadableWhileWatched: a lease that cannot be read while it is watched is not taken.
+func TestUnreadableWhileWatched(t *testing.T) {
+	path := filepath.Join(t.TempDir(), lockFile)
+	putOwner(t, path, foreign)
+	synctest.Test(t, func(t *testing.T) {
+		_, restore := faultfs.Use(faultfs.Fault{N: 2, Times: 1, Of: []faultfs.Kind{faultfs.Open}, At: func(o faultfs.Operation) bool { return o.Path == path }, Err: unix.EIO})
+		_, err := Take(path, "the test")
+		restore()
+		if exit.CodeOf(err) != exit.IO || !errors.Is(err, unix.EIO) {
+			t.Errorf("got %v, want exit 74", err)
+		}
+	})
+	if o, err := readOwner(thisMachine{}, path); err != nil || o != foreign {
+		t.Errorf("the lease is that of %+v, %v", o, err)
+	}
+}
+
+// TestSetAside: only the lease that was read is removed. One that took its place comes back.
+func TestSetAside(t *testing.T) {
+	beat, other := foreign, foreign
+	beat.Heartbeats++
+	other.Token = "b"
+	for name, c := range map[string]struct {
+		is   *owner
+		want error
+	}{"the same": {&foreign, nil}, "with a heartbeat": {&beat, os.ErrExist}, "of another": {&other, os.ErrExist}, "none": {nil, os.ErrNotExist}} {
+		dir := t.TempDir()
+		path := filepath.Join(dir, lockFile)
+		if c.is != nil {
+			putOwner(t, path, *c.is)
+		}
+		l := &Lease{path: path, machine: thisMachine{}, me: thisProcess()}
+		if err := l.setAside(foreign); !errors.Is(err, c.want) || err != nil && c.want == nil {
+			t.Errorf("%s: %v, want %v", name, err, c.want)
+		}
+		left, err := os.ReadDir(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c.want != os.ErrExist {
+			if len(left) > 0 {
+				t.Errorf("%s: left %v", name, left)
+			}
+			continue
+		}
+		if o, err := readOwner(thisMachine{}, path); err != nil || o != *c.is || len(left) != 1 {
+			t.Errorf("%s: the lease is %+v of %v, %v", name, o, left, err)
+		}
+		_, restore := faultfs.Use(faultfs.Fault{}) // a system without hard links
+		err = l.setAside(foreign)
+		restore()
+		if !errors.Is(err, os.ErrExist) {
+			t.Errorf("%s, without hard links: %v", name, err)
+		}
+	}
+}
+
+// bare is a machine with neither locks nor hard links, on which other may write while a process waits.
+type bare struct {
+	thisMachine
+	other func()
+	slept *time.Duration
+}
+
+func (bare) link(from, to string) error        { return errors.ErrUnsupported }
+func (bare) lock(string) (func(), bool, error) { return func() {}, false, nil }
+func (m bare) sleep(d time.Duration, stop <-chan struct{}) bool {
+	if stop != nil { // the heartbeat
+		return m.thisMachine.sleep(d, stop)
+	}
+	*m.slept += d
+	m.other()
+	return true
+}
+
+// TestLastWriterWins: without locks and hard links, the owner is whose lease is there after a while, long enough for other machines to see it.
+func TestLastWriterWins(t *testing.T) {
+	path := filepath.Join(t.TempDir(), lockFile)
+	for name, c := range map[string]struct {
+		other func()
+		held  bool
+	}{
+		"alone": {func() {}, false}, "overwritten": {func() { putOwner(t, path, foreign) }, true},
+		"removed": {func() {
+			if err := os.Remove(path); err != nil {
+				t.Error(err)
+			}
+		}, true},
+	} {
+		var slept time.Duration
+		l, err := takeOn(bare{other: c.other, slept: &slept}, path, "the test")
+		if errors.Is(err, ErrHeld) != c.held || err != nil && !c.held {
+			t.Errorf("%s: %v, want held: %v", name, err, c.held)
+		}
+		if slept < 100*time.Millisecond || slept > time.Second {
+			t.Errorf("%s: waited %v", name, slept)
+		}
+		if err == nil {
+			if err := l.Release(); err != nil {
+				t.Error(err)
+			}
+		}
+		if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestGuard: nothing is published by a process that lost its lease, or cannot lock the folder. The error of a publication is returned.
+func TestGuard(t *testing.T) {
+	path := filepath.Join(t.TempDir(), lockFile)
+	l, err := Take(path, "the test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	published := 0
+	publish := func() error { published++; return nil }
+	if err := l.Guard(publish); err != nil || published != 1 {
+		t.Errorf("%v, published %d times", err, published)
+	}
+	if err := l.Guard(func() error { return unix.ENOSPC }); !errors.Is(err, unix.ENOSPC) {
+		t.Errorf("a publication that fails: %v", err)
+	}
+	_, restore := faultfs.Use(faultfs.Fault{N: 1, Of: []faultfs.Kind{faultfs.Open}, Err: unix.EIO})
+	err = l.Guard(publish)
+	restore()
+	if !errors.Is(err, unix.EIO) || published != 1 {
+		t.Errorf("a folder that cannot be opened: %v, published %d times", err, published)
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Guard(publish); !errors.Is(err, ErrHeld) || published != 1 || !strings.Contains(err.Error(), "host unknown") {
+		t.Errorf("without the lease: %v, published %d times", err, published)
+	}
+	putOwner(t, path, foreign)
+	if err := l.Guard(publish); !errors.Is(err, ErrHeld) || published != 1 || !strings.Contains(err.Error(), "host elsewhere") {
+		t.Errorf("with the lease of another: %v, published %d times", err, published)
+	}
+	if err := l.Release(); err != nil {
+		t.Error(err)
+	}
+	if err := (*Lease)(nil).Guard(publish); err != nil || published != 2 {
+		t.Errorf("without a lease to hold: %v, published %d times", err, published)
+	}
+}
