@@ -79,11 +79,25 @@ type disturbed struct {
 	keeps bool
 }
 
-// disturbances returns all commands that write, on the smallest data.
+// allDisturbed are made by the first test that needs them. Tests of this package do not run at the same time.
+var allDisturbed []disturbed
+
+// disturbances returns all commands that write, on the smallest data. One processor makes the order of their operations the
+// same each time.
 func disturbances(t *testing.T) []disturbed {
 	t.Helper()
 	t.Setenv("SOURCE_DATE_EPOCH", "1000000000") // so that products have the same bytes
-	f := faulty(t)
+	f := shared(t, "disturbed")
+	oneProcessor(t)
+	if allDisturbed == nil {
+		allDisturbed = makeDisturbances(f)
+	}
+	return allDisturbed
+}
+
+func makeDisturbances(f *trial) []disturbed {
+	t := f.T
+	t.Helper()
 	dir := func(name string) string {
 		path := filepath.Join(f.dir, name)
 		if err := os.MkdirAll(path, 0o777); err != nil {
@@ -109,7 +123,7 @@ func disturbances(t *testing.T) []disturbed {
 	return []disturbed{
 		{name: "train", root: runs, args: append(train, filepath.Join(runs, "run"), "--resume", "auto"), done: training(filepath.Join(runs, "run"))},
 		{name: "train again", root: dir("again"), before: folder(t, filepath.Dir(f.run), "run"), args: append(train, filepath.Join(dir("again"), "run"), "--overwrite", "always"), done: training(filepath.Join(dir("again"), "run"))},
-		{name: "data prepare", root: dir("stores"), args: []string{"data", "prepare", "-c", archive(t), "--out", filepath.Join(dir("stores"), "store"), "--shard-size", "400KiB", "--memory", "8MiB", "--progress", "none"}, done: store(filepath.Join(dir("stores"), "store"))},
+		{name: "data prepare", root: dir("stores"), args: []string{"data", "prepare", "-c", f.smallArchive(3), "--out", filepath.Join(dir("stores"), "store"), "--shard-size", "200KiB", "--memory", "8MiB", "--progress", "none"}, done: store(filepath.Join(dir("stores"), "store"))},
 		{name: "predict", root: products1, args: append(predict, filepath.Join(products1, "out"), "--run-dir", f.run), done: products(filepath.Join(products1, "out"), 1)},
 		{name: "predict again", root: dir("replaced"), before: folder(t, filepath.Dir(published), "out"), args: append(predict, filepath.Join(dir("replaced"), "out"), "--run-dir", another, "--overwrite", "always"), done: products(filepath.Join(dir("replaced"), "out"), 1), keeps: true},
 		{name: "verify", root: dir("scores"), parts: true, args: append(verify, "--out", filepath.Join(dir("scores"), "out")), done: scores(filepath.Join(dir("scores"), "out"))},

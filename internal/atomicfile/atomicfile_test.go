@@ -87,23 +87,44 @@ func TestSweep(t *testing.T) {
 	}
 }
 
-// An error of writing that an encoder ignores is not lost: the old file stays.
+// An error of writing that an encoder ignores is not lost, whether the system is called at once or at the end: the old file
+// stays.
 func TestIgnoredErrors(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "f")
 	if err := WriteFile(path, []byte("old")); err != nil {
 		t.Fatal(err)
 	}
-	_, restore := faultfs.Use(faultfs.Fault{N: 1, Of: []faultfs.Kind{faultfs.Write}, Err: syscall.ENOSPC})
+	for _, size := range []int{4, 2 * writeSize} {
+		_, restore := faultfs.Use(faultfs.Fault{N: 1, Of: []faultfs.Kind{faultfs.Write}, Err: syscall.ENOSPC})
+		err := Write(path, func(w io.Writer) error {
+			w.Write(make([]byte, size))
+			w.Write([]byte("kept"))
+			return nil
+		})
+		restore()
+		if !errors.Is(err, syscall.ENOSPC) {
+			t.Errorf("%d bytes: %v", size, err)
+		}
+		if got, err := os.ReadFile(path); err != nil || string(got) != "old" {
+			t.Errorf("%d bytes: %q, %v", size, got, err)
+		}
+	}
+}
+
+// Values that an encoder writes one by one do not each call the system.
+func TestFewWrites(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "f")
+	s, restore := faultfs.Use(faultfs.Fault{Of: []faultfs.Kind{faultfs.Write}})
+	defer restore()
 	err := Write(path, func(w io.Writer) error {
-		w.Write([]byte("lost"))
-		w.Write([]byte("kept"))
+		for range writeSize + 1 {
+			if _, err := w.Write([]byte{1}); err != nil {
+				return err
+			}
+		}
 		return nil
 	})
-	restore()
-	if !errors.Is(err, syscall.ENOSPC) {
-		t.Errorf("got %v", err)
-	}
-	if got, err := os.ReadFile(path); err != nil || string(got) != "old" {
-		t.Errorf("%q, %v", got, err)
+	if got, e := os.ReadFile(path); err != nil || e != nil || len(got) != writeSize+1 || s.Count() != 2 {
+		t.Errorf("%v, %v: %d bytes in %d writes, want %d in 2", err, e, len(got), s.Count(), writeSize+1)
 	}
 }
