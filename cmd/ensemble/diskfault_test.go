@@ -8,6 +8,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -15,6 +17,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/faultfs"
+	"github.com/ensemble-weather/ensemble/internal/powerfail"
 	"github.com/ensemble-weather/ensemble/internal/testseed"
 )
 
@@ -26,28 +29,102 @@ type writer struct {
 	// product lists the names, below out, of what must stay whole: the old one, or the new one. They are the files that
 	// the pattern matches and those below.
 	product string
+	// before is the output that the command finds each time; nil: that of the run before.
+	before powerfail.Tree
 }
 
-// writers are the commands that write most. Their output exists already, and they replace it.
+// allWriters are made by the first test that needs them. Tests of this package do not run at the same time.
+var allWriters []writer
+
+// writers returns the commands that write most. Their output exists already, and they replace it. One processor makes the order
+// of their operations the same each time.
 func writers(t *testing.T) []writer {
 	t.Helper()
-	f := faulty(t)
-	dir := func(name string) string { return filepath.Join(f.dir, name) }
-	input := f.put("in.grib2", join(cycle(lastDay)...))
-	truth := f.put("an.grib2", join(cycle(lastDay.AddDate(0, 0, 2))[:perMember]...))
-	common := []string{"--progress", "none"}
-	all := []writer{
-		{"predict", append([]string{"predict", "--run-dir", f.run, "--input", input, "--out", dir("products"), "--format", "netcdf,grib2,zarr", "--threads", "1", "--overwrite", "always"}, common...), dir("products"), "2*"},
-		{"train", append([]string{"train", "-c", f.config, "--run-dir", dir("run"), "--overwrite", "always"}, common...), dir("run"), ""},
-		{"data prepare", append([]string{"data", "prepare", "-c", archive(t), "--out", dir("store"), "--overwrite", "always"}, common...), dir("store"), ""},
-		{"verify", append([]string{"verify", "--forecast", dir("products") + "/2*/*.nc", "--analysis", truth, "--members", input, "--out", dir("scores")}, common...), dir("scores"), ""},
+	f := shared(t, "writers")
+	oneProcessor(t)
+	if allWriters == nil {
+		allWriters = makeWriters(f)
 	}
+	return allWriters
+}
+
+func makeWriters(t *trial) []writer {
+	t.Helper()
+	dir := func(name string) string { return filepath.Join(t.dir, name) }
+	input := t.put("in.grib2", join(cycle(lastDay)...))
+	truth := t.put("an.grib2", join(cycle(lastDay.AddDate(0, 0, 2))[:perMember]...))
+	common := []string{"--progress", "none"}
+	prepare := func(config string) []string {
+		return append([]string{"data", "prepare", "-c", config, "--out", filepath.Join(dir("stores"), "store"), "--overwrite", "always"}, common...)
+	}
+	all := []writer{
+		{name: "predict", args: append([]string{"predict", "--run-dir", t.run, "--input", input, "--out", dir("products"), "--format", "netcdf,grib2,zarr", "--threads", "1", "--overwrite", "always"}, common...), out: dir("products"), product: "2*"},
+		{name: "train", args: append([]string{"train", "-c", t.config, "--set", "data.store=" + t.prepared(), "--run-dir", dir("run"), "--overwrite", "always"}, common...), out: dir("run")},
+		{name: "data prepare", args: prepare(t.smallArchive(3)), out: dir("stores")},
+		{name: "verify", args: append([]string{"verify", "--forecast", dir("products") + "/2*/*.zarr", "--analysis", truth, "--members", input, "--out", dir("scores")}, common...), out: dir("scores")},
+	}
+	t.expect(exit.OK, nil, prepare(t.smallArchive(2))...)
+	all[2].before = folder(t.T, dir("stores"), "store")
 	for _, w := range all {
-		if code, _, stderr := call(t, w.args...); code != exit.OK {
-			t.Fatalf("%s: exit %d: %s", w.name, code, stderr)
-		}
+		t.expect(exit.OK, nil, w.args...)
 	}
 	return all
+}
+
+// oneProcessor makes commands of this process and its children use one processor until the end of the test: they start one
+// decoding child each, and do the same in the same order.
+func oneProcessor(t *testing.T) {
+	t.Helper()
+	t.Setenv("GOMAXPROCS", "1")
+	before := runtime.GOMAXPROCS(1)
+	t.Cleanup(func() { runtime.GOMAXPROCS(before) })
+}
+
+// shared returns a folder for several tests, with what none of them changes.
+func shared(t *testing.T, name string) *trial {
+	t.Helper()
+	f := faulty(t)
+	f.dir = filepath.Join(os.Getenv("XDG_CACHE_HOME"), name)
+	if err := os.MkdirAll(f.dir, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// smallArchive returns a configuration of the first initialisations of the training.
+func (t *trial) smallArchive(inits int) (config string) {
+	t.Helper()
+	text, err := os.ReadFile(t.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var files []string
+	for i := range inits {
+		files = append(files, filepath.Join(filepath.Dir(t.config), fmt.Sprintf("fc_%02d.grib2", i)))
+	}
+	lines := strings.Split(string(text), "\n")
+	at := slices.IndexFunc(lines, func(l string) bool { return strings.HasPrefix(l, "  forecasts:") })
+	lines[at] = "  forecasts: [" + strings.Join(files, ", ") + "]"
+	return t.put(fmt.Sprintf("archive%d.yaml", inits), []byte(strings.Join(lines, "\n")))
+}
+
+// prepared returns a sample store of the files of the configuration, from which trainings start sooner.
+func (t *trial) prepared() (store string) {
+	t.Helper()
+	store = filepath.Join(t.dir, "samples")
+	t.expect(exit.OK, nil, "data", "prepare", "-c", t.config, "--out", store, "--progress", "none")
+	return store
+}
+
+// ready makes the output that the command finds.
+func (w writer) ready(t *testing.T) {
+	t.Helper()
+	if w.before == nil {
+		return
+	}
+	if err := w.before.WriteTo(w.out); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // within selects operations below the output.
@@ -58,6 +135,7 @@ func (w writer) within(op faultfs.Operation) bool {
 // points counts the operations of a command that change its output.
 func (w writer) points(t *testing.T) int {
 	t.Helper()
+	w.ready(t)
 	s, restore := faultfs.Use(faultfs.Fault{Of: faultfs.Changing, At: w.within})
 	defer restore()
 	if code, _, stderr := call(t, w.args...); code != exit.OK {
@@ -92,6 +170,7 @@ func (w writer) sums(t *testing.T) string {
 // fail runs the command with an error at its n-th operation, and reports the operation; none if the command has fewer.
 func (w writer) fail(t *testing.T, n int, errno unix.Errno) (op faultfs.Operation, done bool) {
 	t.Helper()
+	w.ready(t)
 	before := w.sums(t)
 	s, restore := faultfs.Use(faultfs.Fault{N: n, Of: faultfs.Changing, At: w.within, Err: errno, Part: n%2 == 0})
 	code, _, stderr := call(t, w.args...)
@@ -101,7 +180,10 @@ func (w writer) fail(t *testing.T, n int, errno unix.Errno) (op faultfs.Operatio
 	}
 	op = s.Injected()[0]
 	if code == exit.OK && op.Kind == faultfs.Remove && strings.Contains(op.Path, ".partial-") {
-		return op, false // old files after the exchange, which the next run removes
+		if w.product != "" { // temporary files beside it and old files after the exchange, which the next run removes
+			w.old(t, before, op)
+		}
+		return op, false
 	}
 	if code != exit.IO || !strings.Contains(stderr, errno.Error()) && !strings.Contains(stderr, "no space left") {
 		t.Errorf("%s, %v at operation %d, %s of %s: exit %d: %s", w.name, errno, n, op.Kind, op.Path, code, stderr)
@@ -119,27 +201,18 @@ func (w writer) old(t *testing.T, before string, op faultfs.Operation) {
 	if after := w.sums(t); after != before {
 		dirs, _ := filepath.Glob(filepath.Join(w.out, w.product))
 		for _, dir := range dirs {
-			if why := damaged(dir); why != "" {
-				t.Errorf("%s, %s of %s: %s: %s", w.name, op.Kind, op.Path, dir, why)
+			_, err := checkSums(dir)
+			if left, _ := filepath.Glob(filepath.Join(dir, ".*")); left != nil {
+				t.Errorf("%s, %s of %s: %q", w.name, op.Kind, op.Path, left)
+			}
+			if _, none := os.Stat(filepath.Join(dir, "manifest.json")); err != nil || none != nil {
+				t.Errorf("%s, %s of %s: %s: %v, %v", w.name, op.Kind, op.Path, dir, err, none)
 			}
 		}
 		if len(dirs) == 0 {
 			t.Errorf("%s, %s of %s: no product remains", w.name, op.Kind, op.Path)
 		}
 	}
-}
-
-// damaged compares the files of a product with SHA256SUMS; "" if all are whole.
-func damaged(dir string) string {
-	cmd := exec.Command("sha256sum", "--check", "--quiet", "SHA256SUMS")
-	cmd.Dir = dir
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Sprintf("%v: %s", err, out)
-	}
-	if _, err := os.Stat(filepath.Join(dir, "manifest.json")); err != nil {
-		return err.Error()
-	}
-	return ""
 }
 
 // TestFault21: a full disk, and TestFault22 a quota or a limit of the size of files, at a sample of the operations that change
@@ -184,9 +257,10 @@ func TestFault25(t *testing.T) {
 // TestFault30: without file locks, as on some network file systems, all commands work.
 func TestFault30(t *testing.T) {
 	for _, errno := range []unix.Errno{unix.ENOLCK, unix.EOPNOTSUPP} {
-		s, restore := faultfs.Use(faultfs.Fault{N: 1, Times: -1, Of: []faultfs.Kind{faultfs.Lock}, Err: errno})
 		all := writers(t)
+		s, restore := faultfs.Use(faultfs.Fault{N: 1, Times: -1, Of: []faultfs.Kind{faultfs.Lock}, Err: errno})
 		for _, w := range all {
+			w.ready(t)
 			if code, _, stderr := call(t, w.args...); code != exit.OK {
 				t.Errorf("%s, %v: exit %d: %s", w.name, errno, code, stderr)
 			}

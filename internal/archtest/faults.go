@@ -36,7 +36,7 @@ var faultGroups = []struct {
 		{"Chunk of Zarr absent, part of NetCDF never written", "Refused: an absent chunk is not a missing value, unless `allow_missing_chunks: true`", "0, 65"},
 	}},
 	{"Storage", []fault{
-		{"Disk full at a write, sync or close", "The old output remains whole, but a training that replaces another has removed it before. Temporary files are removed; a training keeps its last checkpoint", "74"},
+		{"Disk full at a write, sync or close", "The old output remains whole, or the new one is there; a run that a training replaces comes back unless the new one has a checkpoint. Temporary files are removed; a training keeps its last checkpoint", "74"},
 		{"Quota or limit of file size", "As 21; the error names the quota or limit", "74"},
 		{"Killed at any moment", "The next command continues without help; a product is the old one, the new one or absent", "137, then 0"},
 		{"Loss of power: writes that were not synced are lost or reordered", "As 23", "0"},

@@ -4,6 +4,7 @@
 package atomicfile
 
 import (
+	"bufio"
 	"errors"
 	"fmt"
 	"io"
@@ -38,39 +39,18 @@ func Write(path string, fill func(io.Writer) error) error {
 		if err != nil {
 			return err
 		}
-		w := &checked{f: f}
+		w := bufio.NewWriterSize(f, writeSize)
 		if err := fill(w); err != nil {
 			f.Close()
 			return err
 		}
-		return errors.Join(w.err, f.Close())
+		return errors.Join(w.Flush(), f.Close())
 	})
 }
 
-// checked keeps the first error of writing, for a fill that ignores it, as some encoders do.
-type checked struct {
-	f   filesystem.File
-	err error
-}
-
-func (c *checked) Write(p []byte) (int, error) {
-	if c.err != nil {
-		return 0, c.err
-	}
-	n, err := c.f.Write(p)
-	c.err = err
-	return n, err
-}
-
-// ReadFrom copies within the kernel where the system can.
-func (c *checked) ReadFrom(r io.Reader) (int64, error) {
-	if c.err != nil {
-		return 0, c.err
-	}
-	n, err := io.Copy(c.f, r)
-	c.err = err
-	return n, err
-}
+// writeSize is the number of bytes that Write collects for one call of the system: some encoders write values one by one. The
+// buffer also keeps the first error of writing, for a fill that ignores it.
+const writeSize = 32 << 10
 
 // Replace lets fill write to a temporary file by name and renames it to path. It is
 // for writers that open files themselves, such as another process or a C library.

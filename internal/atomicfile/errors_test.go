@@ -75,7 +75,7 @@ func TestFillIsClosed(t *testing.T) {
 		given = w
 		return errors.New("full")
 	})
-	if _, closed := given.Write([]byte("x")); err == nil || !errors.Is(closed, os.ErrClosed) {
+	if _, closed := given.Write(make([]byte, 2*writeSize)); err == nil || !errors.Is(closed, os.ErrClosed) {
 		t.Errorf("%v; writing afterwards: %v, want a closed file", err, closed)
 	}
 	path := filepath.Join(t.TempDir(), "a")

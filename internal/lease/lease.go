@@ -25,8 +25,10 @@ package lease
 
 import (
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -36,6 +38,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/filesystem"
 )
 
 // Time between two heartbeats of a lease, and time without a heartbeat after which
@@ -350,6 +353,19 @@ func temporaryPrefix(path string) string {
 // IsLeaseFile reports whether file is a lease or one of its temporary files.
 func IsLeaseFile(file, path string) bool {
 	return file == path || strings.HasPrefix(file, temporaryPrefix(path))
+}
+
+// HasTemporary reports whether temporary files of a lease are in its folder, or files whose names start with one of the
+// prefixes. A killed process leaves them, or a power failure that loses the name of the lease but not theirs. A living
+// process may have made them too: only who takes the lease may remove them.
+//
+// Errors: those of reading the folder.
+func HasTemporary(path string, prefixes ...string) (bool, error) {
+	prefixes = append(prefixes, filepath.Base(temporaryPrefix(path)))
+	entries, err := filesystem.ReadDir(filepath.Dir(path))
+	return slices.ContainsFunc(entries, func(e fs.DirEntry) bool {
+		return slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(e.Name(), p) })
+	}), err
 }
 
 // removeTemporary removes temporary files of killed owners. No other process writes

@@ -10,6 +10,7 @@
 //	  tensorboard/            the same numbers as TensorBoard event files
 //	  checkpoints/  model/  logs/  report/
 //	  run.lock                lease of the process that writes to the directory
+//	  .replaced/              the run before, until the new one has a checkpoint or is finished
 //
 // A directory belongs to one run. Open determines whether it is new, to be resumed,
 // finished, or in use by another process (exit 73). It holds the lease until Close.

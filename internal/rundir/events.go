@@ -116,15 +116,14 @@ func (e *Events) write(kind string, step uint64, epoch int, values ...Value) err
 		line = append(line, ':')
 		line = append(line, text...)
 		if x, ok := number(v.Value); ok {
-			if err := e.tensorBoard.scalar(now, step, kind+"/"+v.Name, x); err != nil {
-				return exit.CreateError(e.tensorBoard.path, err)
-			}
+			e.tensorBoard.scalar(now, step, kind+"/"+v.Name, x)
 		}
 	}
-	if _, err := e.file.Write(append(line, "}\n"...)); err != nil {
-		return exit.CreateError(e.file.Name(), err)
+	if err := e.tensorBoard.flush(); err != nil {
+		return err
 	}
-	return nil
+	_, err := e.file.Write(append(line, "}\n"...))
+	return exit.CreateError(e.file.Name(), err)
 }
 
 // Resumed logs that the run continues from the checkpoint of a step. Readers then
@@ -141,7 +140,7 @@ func (e *Events) Resumed(step uint64, epoch int) error {
 		return err
 	}
 	if err := e.tensorBoard.resumed(time.Now(), step); err != nil {
-		return exit.CreateError(e.tensorBoard.path, err)
+		return err
 	}
 	return e.write("resumed", step, epoch)
 }

@@ -3,19 +3,24 @@ package rundir
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/ensemble-weather/ensemble/internal/atomicfile"
+	"github.com/ensemble-weather/ensemble/internal/faultfs"
 	"github.com/ensemble-weather/ensemble/internal/powerfail"
 )
 
-// TestFault24: the power fails at any moment while a run is removed and another one begins. The next command can use the
-// directory in the same way, and finds nothing of the old run in it once it has.
-func TestFault24(t *testing.T) {
-	dir := t.TempDir()
+// replacement is a run directory with all files of a finished run, which another run replaces.
+func replacement(t *testing.T, root string) (old powerfail.Tree) {
+	t.Helper()
 	for _, name := range append([]string{"checkpoints/step-000000004", "model", "report"}, files...) {
-		path := filepath.Join(dir, "run", name)
+		path := filepath.Join(root, "run", name)
 		if filepath.Ext(name) == "" && name != "SHA256SUMS" {
 			path = filepath.Join(path, "x")
 		}
@@ -23,23 +28,94 @@ func TestFault24(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	begin := func(dir string) error {
-		d, state, err := Open(dir, Options{Overwrite: true})
-		if err != nil {
-			return err
-		}
-		names, err := d.content()
-		if len(names) > 0 || state != Fresh {
-			err = fmt.Errorf("state %d, content %q, %w", state, names, err)
-		}
-		return errors.Join(err, d.WriteConfig([]byte("new"), nil), d.Close())
+	old, err := powerfail.ReadTree(filepath.Join(root, "run"))
+	if err != nil {
+		t.Fatal(err)
 	}
-	l := powerfail.Run(t, dir, func(*powerfail.Recorder) error { return begin(filepath.Join(dir, "run")) })
-	l.Check(t, l.Some(1, 300), func(dir string, s powerfail.State) error {
-		dir = filepath.Join(dir, "run")
-		if err := os.RemoveAll(filepath.Join(dir, lockFile)); err != nil { // its owner, this process, lives
-			return err
+	return old
+}
+
+// replace begins another run in a directory, which ends with an error before its first checkpoint, or gets one.
+func replace(dir string, checkpoint bool) error {
+	d, state, err := Open(dir, Options{Overwrite: true})
+	if err != nil {
+		return err
+	}
+	names, err := d.content()
+	if len(names) > 0 || state != Fresh {
+		err = fmt.Errorf("state %d, content %q, %w", state, names, err)
+	}
+	if err == nil {
+		err = d.WriteConfig([]byte("new"), nil)
+	}
+	if err == nil && checkpoint {
+		err = atomicfile.MkdirAll(d.File("checkpoints"), 0o777)
+	}
+	if err == nil && checkpoint {
+		err = atomicfile.WriteFile(d.File("checkpoints", "LATEST"), []byte("new"))
+	}
+	return errors.Join(err, d.Close())
+}
+
+// oldOrNew opens a directory without options, which every run refuses, and compares it with the old and the new run.
+func oldOrNew(dir string, old powerfail.Tree) (isNew bool, err error) {
+	if err := os.RemoveAll(filepath.Join(dir, lockFile)); err != nil { // its owner, this process, lives
+		return false, err
+	}
+	if _, _, err := Open(dir, Options{}); err == nil {
+		return false, errors.New("opened without options")
+	}
+	got, err := powerfail.ReadTree(dir)
+	if err != nil {
+		return false, err
+	}
+	delete(got, lockFile)
+	fresh := powerfail.Tree{"checkpoints/": nil, "checkpoints/LATEST": []byte("new"), "config.effective.yaml": []byte("new")}
+	if same := func(a, b []byte) bool { return string(a) == string(b) }; maps.EqualFunc(got, fresh, same) {
+		return true, nil
+	} else if !maps.EqualFunc(got, old, same) {
+		return false, fmt.Errorf("neither the old run nor the new one: %q", slices.Sorted(maps.Keys(got)))
+	}
+	return false, nil
+}
+
+// TestFault24: the power fails at any moment while a run is replaced by another one. The directory has the old one, whole, or
+// the new one with its checkpoint; the next command can replace it in the same way.
+func TestFault24(t *testing.T) {
+	for _, checkpoint := range []bool{false, true} {
+		root := t.TempDir()
+		old := replacement(t, root)
+		l := powerfail.Run(t, root, func(*powerfail.Recorder) error { return replace(filepath.Join(root, "run"), checkpoint) })
+		l.Check(t, l.Some(1, 150), func(dir string, s powerfail.State) error {
+			dir = filepath.Join(dir, "run")
+			isNew, err := oldOrNew(dir, old)
+			if err == nil && s.Point == len(l.Ops) && isNew != checkpoint {
+				err = fmt.Errorf("the new run: %v, want %v", isNew, checkpoint)
+			}
+			return errors.Join(err, replace(dir, true))
+		})
+	}
+}
+
+// TestFault21: an error at any operation while a run is replaced leaves the old one, whole, or the new one with its checkpoint.
+func TestFault21(t *testing.T) {
+	old, root := powerfail.Tree(nil), t.TempDir()
+	for n := 1; ; n++ {
+		if err := os.RemoveAll(filepath.Join(root, "run")); err != nil {
+			t.Fatal(err)
 		}
-		return begin(dir)
-	})
+		old = replacement(t, root)
+		s, restore := faultfs.Use(faultfs.Fault{N: n, Of: faultfs.Changing, Err: unix.ENOSPC})
+		err := replace(filepath.Join(root, "run"), true)
+		restore()
+		if len(s.Injected()) == 0 {
+			if err != nil {
+				t.Error(err)
+			}
+			return
+		}
+		if _, wrong := oldOrNew(filepath.Join(root, "run"), old); !errors.Is(err, unix.ENOSPC) || wrong != nil {
+			t.Errorf("%v: %v, %v", s.Injected()[0], err, wrong)
+		}
+	}
 }

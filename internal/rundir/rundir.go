@@ -36,17 +36,18 @@ type Options struct {
 	// configuration, version. A finished run with the same identity is Complete.
 	Identity  string
 	Resume    bool // continue an unfinished run
-	Overwrite bool // remove an existing run and start again
+	Overwrite bool // replace an existing run; it comes back if the new one ends without a checkpoint
 	// Continue is the fix with which another run goes on from a finished one, for the error about it; "" if none can.
 	Continue string
 }
 
 // Dir is an open run directory. Close releases the lease.
 type Dir struct {
-	Path    string
-	events  *Events
-	lease   *lease.Lease
-	created bool // Open created the directory
+	Path     string
+	events   *Events
+	lease    *lease.Lease
+	created  bool // Open created the directory
+	replaces bool // Open has set another run aside
 }
 
 // files lists the possible entries of a run directory; nothing else is ever
@@ -75,6 +76,9 @@ func Open(path string, o Options) (*Dir, State, error) {
 	d := &Dir{Path: path, lease: l, created: missing != nil}
 	// What a killed process left must not count as content. That process is dead, as this one holds the lease.
 	if err := atomicfile.RemoveTemporary(path, files...); err != nil {
+		return nil, Fresh, errors.Join(exit.CreateError(path, err), d.Close())
+	}
+	if err := d.settle(); err != nil {
 		return nil, Fresh, errors.Join(exit.CreateError(path, err), d.Close())
 	}
 	state, err := d.enter(o)
@@ -109,7 +113,7 @@ func (d *Dir) removeTemporary() error {
 // and events are dropped.
 func View(path string) *Dir { return &Dir{Path: path} }
 
-// enter determines the state of the directory, and clears it if requested. A directory
+// enter determines the state of the directory, and sets its run aside if requested. A directory
 // without a file that identifies a run is refused with all options, so that --overwrite
 // cannot delete other data.
 //
@@ -129,7 +133,7 @@ func (d *Dir) enter(o Options) (State, error) {
 		return Fresh, refuse("it contains "+names[0]+" but no run", "choose another --run-dir")
 	}
 	if o.Overwrite {
-		return Fresh, d.clear()
+		return Fresh, exit.CreateError(d.Path, d.setAside())
 	}
 	m, err := ReadManifest(d.Path)
 	switch {
@@ -151,7 +155,7 @@ func (d *Dir) enter(o Options) (State, error) {
 	return Resuming, nil
 }
 
-// content lists the entries of the directory without the lease.
+// content lists the entries of the directory without the lease and a run that was set aside.
 func (d *Dir) content() ([]string, error) {
 	entries, err := filesystem.ReadDir(d.Path)
 	if err != nil {
@@ -159,7 +163,7 @@ func (d *Dir) content() ([]string, error) {
 	}
 	var names []string
 	for _, e := range entries {
-		if n := e.Name(); !IsLeaseFile(n) {
+		if n := e.Name(); !IsLeaseFile(n) && n != replacedDir {
 			names = append(names, n)
 		}
 	}
@@ -174,10 +178,10 @@ func (d *Dir) clear() error {
 	isMarker := func(name string) bool { return slices.Contains(markerFiles, name) }
 	for _, group := range [][]string{{manifest.Name}, slices.DeleteFunc(slices.Clone(files), isMarker), markerFiles} {
 		if err := d.remove(group); err != nil {
-			return exit.CreateError(d.Path, err)
+			return err
 		}
 	}
-	return exit.CreateError(d.Path, filesystem.SyncDir(d.Path))
+	return filesystem.SyncDir(d.Path)
 }
 
 // remove removes files and folders. It gives them names of temporary ones first, so that
@@ -211,8 +215,9 @@ func (d *Dir) Events() *Events { return d.events }
 // to stop.
 func (d *Dir) CheckLease() error { return d.lease.CheckHeld() }
 
-// Close closes the event files and releases the lease. It removes a directory that
-// Open created and that is empty. It may be called twice.
+// Close closes the event files and releases the lease. If Open has set another run aside, that one
+// is removed if the new one has a checkpoint or is finished, and comes back otherwise. Close removes a
+// directory that Open created and that is empty. It may be called twice.
 func (d *Dir) Close() error {
 	var err error
 	if d.events != nil {
@@ -222,6 +227,10 @@ func (d *Dir) Close() error {
 	if d.lease == nil {
 		return err
 	}
+	if d.replaces && d.lease.CheckHeld() == nil {
+		err = errors.Join(err, exit.CreateError(d.Path, d.settle()))
+	}
+	d.replaces = false
 	err = errors.Join(err, d.lease.Release())
 	if names, e := d.content(); e == nil && len(names) == 0 && d.created {
 		filesystem.Remove(d.Path) // fails if another process uses it already

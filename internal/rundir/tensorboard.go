@@ -2,7 +2,6 @@ package rundir
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"hash/crc32"
 	"math"
@@ -25,8 +24,9 @@ import (
 //
 // Source: TensorFlow, core/lib/io/record_writer.h and core/util/event.proto.
 type tensorBoard struct {
-	path string
-	file filesystem.File
+	path    string
+	file    filesystem.File
+	records []byte // not yet written
 }
 
 // Field numbers of tensorflow.Event, Summary, Summary.Value and SessionLog.
@@ -63,19 +63,21 @@ func openTensorBoard(dir string) (*tensorBoard, error) {
 	if err != nil {
 		return nil, exit.CreateError(path, err)
 	}
-	b := &tensorBoard{path, f}
+	b := &tensorBoard{path: path, file: f}
 	e := wallTime(now)
 	e = protowire.AppendTag(e, eventFileVersion, protowire.BytesType)
 	e = protowire.AppendString(e, "brain.Event:2")
-	if err := b.record(e); err != nil {
-		return nil, exit.CreateError(path, errors.Join(err, f.Close()))
+	b.add(e)
+	if err := b.flush(); err != nil {
+		f.Close()
+		return nil, err
 	}
 	return b, nil
 }
 
-// scalar writes one number of a step. It is rounded to float32, the type of
+// scalar adds one number of a step, for flush. It is rounded to float32, the type of
 // Summary.Value.simple_value.
-func (b *tensorBoard) scalar(at time.Time, step uint64, tag string, x float64) error {
+func (b *tensorBoard) scalar(at time.Time, step uint64, tag string, x float64) {
 	var value []byte
 	value = protowire.AppendTag(value, valueTag, protowire.BytesType)
 	value = protowire.AppendString(value, tag)
@@ -89,7 +91,7 @@ func (b *tensorBoard) scalar(at time.Time, step uint64, tag string, x float64) e
 	e = protowire.AppendVarint(e, step)
 	e = protowire.AppendTag(e, eventSummary, protowire.BytesType)
 	e = protowire.AppendBytes(e, summary)
-	return b.record(e)
+	b.add(e)
 }
 
 // resumed makes TensorBoard drop later steps of earlier files. TensorBoard purges events
@@ -103,7 +105,8 @@ func (b *tensorBoard) resumed(at time.Time, step uint64) error {
 	e = protowire.AppendVarint(e, step+1) // first step that is written again
 	e = protowire.AppendTag(e, eventSessionLog, protowire.BytesType)
 	e = protowire.AppendBytes(e, session)
-	return b.record(e)
+	b.add(e)
+	return b.flush()
 }
 
 func (b *tensorBoard) close() error { return b.file.Close() }
@@ -116,16 +119,25 @@ func wallTime(at time.Time) []byte {
 	return protowire.AppendFixed64(e, math.Float64bits(float64(at.UnixMicro())/1e6))
 }
 
-// record writes one record. It is one write, so that a reader that follows the file sees
-// whole records.
-func (b *tensorBoard) record(payload []byte) error {
+// add adds one record, for flush.
+func (b *tensorBoard) add(payload []byte) {
 	le := binary.LittleEndian
 	out := le.AppendUint64(nil, uint64(len(payload)))
 	out = le.AppendUint32(out, masked(out))
 	out = append(out, payload...)
-	out = le.AppendUint32(out, masked(payload))
-	_, err := b.file.Write(out)
-	return err
+	b.records = append(b.records, le.AppendUint32(out, masked(payload))...)
+}
+
+// flush writes the records that were added. It is one write, so that a reader that follows the file sees whole records.
+//
+// Errors: exit 73 or 74.
+func (b *tensorBoard) flush() error {
+	if len(b.records) == 0 {
+		return nil
+	}
+	_, err := b.file.Write(b.records)
+	b.records = b.records[:0]
+	return exit.CreateError(b.path, err)
 }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)

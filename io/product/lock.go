@@ -2,6 +2,7 @@ package product
 
 import (
 	"errors"
+	"io/fs"
 	"path/filepath"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
@@ -47,13 +48,21 @@ func Lock(root string, init ensemble.Init) (*lease.Lease, error) {
 	return l, nil
 }
 
-// RemoveAbandoned removes files that the owner of the lock of an initialisation
-// left on this machine, if it was killed after publication.
+// RemoveAbandoned removes files that owners of the lock of an initialisation left, if they were killed after publication
+// or lost power: locks of this machine, temporary files of locks, and replaced products.
 //
 // Errors: those of Lock, except for a lock that is held; files that cannot be
 // removed.
 func RemoveAbandoned(root string, init ensemble.Init) error {
-	if !lease.IsAbandoned(filepath.Join(root, LockName(init))) {
+	lock := filepath.Join(root, LockName(init))
+	_, err := filesystem.Lstat(lock)
+	abandoned := lease.IsAbandoned(lock)
+	if errors.Is(err, fs.ErrNotExist) {
+		if abandoned, err = lease.HasTemporary(lock, stagePrefix(init)); err != nil {
+			return exit.ReadError(root, err)
+		}
+	}
+	if !abandoned {
 		return nil
 	}
 	l, err := Lock(root, init)

@@ -159,6 +159,9 @@ func Publish(ctx context.Context, enc Encoder, root string, p *Product, pub Publ
 	if err := manifest.Write(stage, m); err != nil {
 		return nil, false, err
 	}
+	if err := atomicfile.RemoveTemporary(stage); err != nil { // which a writer could not remove: they would be published
+		return nil, false, exit.CreateError(dir, err)
+	}
 	err = pub.Lock.Guard(func() error {
 		if err := RefuseLink(dir); err != nil { // that appeared meanwhile
 			return err
@@ -270,7 +273,7 @@ func putInPlace(stage, dir string, m *Manifest) error {
 }
 
 // hasForeign reports whether a directory has files that its manifest does not list, which
-// must stay. Without a manifest all files may be those of others.
+// must stay. Temporary files, of a process that was killed, need not. Without a manifest all files may be those of others.
 func hasForeign(dir string) bool {
 	entries, err := filesystem.ReadDir(dir) // none, if it does not exist
 	old, merr := ReadManifest(dir)
@@ -278,7 +281,9 @@ func hasForeign(dir string) bool {
 		return len(entries) > 0
 	}
 	ours := append(old.TopLevelOutputs(), manifest.Name, manifest.SumsName)
-	return slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return !slices.Contains(ours, e.Name()) })
+	return slices.ContainsFunc(entries, func(e fs.DirEntry) bool {
+		return !slices.Contains(ours, e.Name()) && !atomicfile.IsTemporary(e.Name())
+	})
 }
 
 // replaceFiles moves the staged files to the directory, file by file between removal of

@@ -70,7 +70,7 @@ func (in *openInput) reportPublished(q *product.Product, fc *initForecast, first
 func (f *forecaster) hasReference() bool { return f.model.Task.Features.Fields != nil }
 
 // completeReference saves the baselines if an earlier process published the products and ended before it
-// saved them, or while it did.
+// saved them, or while it did, and removes what such a process left.
 func (p *prediction) completeReference(first bool) error {
 	f, out := p.forecaster, p.options.Out
 	if !first || !f.hasReference() || !f.ranks.IsRoot() {
@@ -78,7 +78,11 @@ func (p *prediction) completeReference(first bool) error {
 	}
 	_, saved := filesystem.Stat(filepath.Join(out, trained.ReferenceDir, model.File))
 	_, locked := filesystem.Lstat(referenceLock(out))
-	if !errors.Is(saved, fs.ErrNotExist) && errors.Is(locked, fs.ErrNotExist) {
+	left, err := lease.HasTemporary(referenceLock(out), referenceStage)
+	if err != nil {
+		return exit.ReadError(out, err)
+	}
+	if !errors.Is(saved, fs.ErrNotExist) && errors.Is(locked, fs.ErrNotExist) && !left {
 		return nil
 	}
 	return f.saveReference(out)
@@ -86,6 +90,9 @@ func (p *prediction) completeReference(first bool) error {
 
 // referenceLock is the lease of the process that saves the baselines beside products.
 func referenceLock(out string) string { return filepath.Join(out, "."+trained.ReferenceDir+".lock") }
+
+// referenceStage is the prefix of the folder that becomes the one of the baselines.
+const referenceStage = "." + trained.ReferenceDir + ".partial-"
 
 // saveReference saves the baselines in the folder reference of the products, unless another process does so at the moment.
 // The folder is written beside and exchanged with the old one, so that a link in its place is never followed.
@@ -106,7 +113,7 @@ func (f *forecaster) saveReference(out string) (err error) {
 	if err := atomicfile.RemoveTemporary(out, trained.ReferenceDir); err != nil { // of a killed process
 		return exit.CreateError(dir, err)
 	}
-	stage, err := atomicfile.TempDir(out, "."+trained.ReferenceDir+".partial-")
+	stage, err := atomicfile.TempDir(out, referenceStage)
 	if err != nil {
 		return exit.CreateError(dir, err)
 	}
