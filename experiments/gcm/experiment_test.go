@@ -1,6 +1,7 @@
 package gcm
 
 import (
+	"reflect"
 	"testing"
 
 	"github.com/ensemble-weather/ensemble/ensemble/config"
@@ -20,5 +21,20 @@ func TestExperimentIsSound(t *testing.T) {
 		if s.AtMost == 0 || s.Tolerance == 0 || s.Value > s.AtMost {
 			t.Errorf("%+v", s)
 		}
+	}
+}
+
+// TestPeriodsAreOfTheSameData: the rolling origins have the training and the data of the experiment.
+func TestPeriodsAreOfTheSameData(t *testing.T) {
+	periods, err := config.LoadExperiment("periods.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	year, err := config.LoadExperiment(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !reflect.DeepEqual(periods.Data, year.Data) || periods.Config != year.Config {
+		t.Errorf("data %+v and %s, want %+v and %s", periods.Data, periods.Config, year.Data, year.Config)
 	}
 }
