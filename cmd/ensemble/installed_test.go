@@ -34,6 +34,11 @@ func TestInstalledPaths(t *testing.T) {
 			if strings.HasPrefix(rel, "/ops") {
 				source = filepath.Join("../../docs", rel)
 			}
+			made := strings.NewReplacer("/usr/share/doc/ensemble/", "$doc/", "/usr/share/ensemble/", "$share/").Replace(strings.TrimRight(at, "."))
+			if strings.Contains(string(script), `/dev/stdin "`+made+`"`) {
+				found++
+				continue // the script makes it
+			}
 			if _, err := os.Stat(source); err != nil || !ok {
 				t.Errorf("%s names %s, which is not installed", path, at)
 			}
