@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
@@ -26,6 +28,10 @@ func TestHealth(t *testing.T) {
 	f.expect(exit.OK, []string{"ok"}, "health", "--listen", "unix:"+socket)
 	f.expect(exit.No, []string{"/readyz answered 503: ", address}, "health", "--listen", address, "--ready")
 	if err := s.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	// Its threads still run when the signal is sent, and may answer; the parent is told once all are stopped.
+	if err := unix.Waitid(unix.P_PID, s.cmd.Process.Pid, nil, unix.WSTOPPED|unix.WNOWAIT, nil); err != nil {
 		t.Fatal(err)
 	}
 	f.expect(exit.No, []string{"no response within 5s"}, "health", "--listen", address)

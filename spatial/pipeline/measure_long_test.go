@@ -22,16 +22,22 @@ import (
 
 func init() { rankJobs["bubbles"] = bubbles }
 
-// measured networks, of one sample a micro-batch.
-var measured = map[string]func(testing.TB) *graph.Graph{
-	"unet3d, base 8, 2×64×128": func(t testing.TB) *graph.Graph {
-		return trainingGraph(t, graph.Shape{1, 8, 2, 64, 128}, unet3d.UNet{Base: 8, Stages: 4, Periodic: true}.Build)
-	},
-	"unet_2plus1d, base 8, 4 leads, 64×128": func(t testing.TB) *graph.Graph {
-		return trainingGraph(t, graph.Shape{4, 8, 1, 64, 128}, func(b *graph.Builder, x graph.Value) graph.Value {
-			return unet3d.TimeUNet{UNet: unet3d.UNet{Base: 8, Stages: 4, Periodic: true}, Leads: 4, Factorised: true}.Build(b, x)
-		})
-	},
+// measured networks, of one sample a micro-batch, on fields of 64×128 points and of four times as many.
+var measured = measuredNetworks()
+
+func measuredNetworks() map[string]func(testing.TB) *graph.Graph {
+	networks := map[string]func(testing.TB) *graph.Graph{}
+	for _, rows := range []int{64, 128} {
+		networks[fmt.Sprintf("unet3d, base 8, 2×%d×%d", rows, 2*rows)] = func(t testing.TB) *graph.Graph {
+			return trainingGraph(t, graph.Shape{1, 8, 2, rows, 2 * rows}, unet3d.UNet{Base: 8, Stages: 4, Periodic: true}.Build)
+		}
+		networks[fmt.Sprintf("unet_2plus1d, base 8, 4 leads, %d×%d", rows, 2*rows)] = func(t testing.TB) *graph.Graph {
+			return trainingGraph(t, graph.Shape{4, 8, 1, rows, 2 * rows}, func(b *graph.Builder, x graph.Value) graph.Value {
+				return unet3d.TimeUNet{UNet: unet3d.UNet{Base: 8, Stages: 4, Periodic: true}, Leads: 4, Factorised: true}.Build(b, x)
+			})
+		}
+	}
+	return networks
 }
 
 // bubbleJob is a measurement of steps over MPI.
