@@ -98,11 +98,11 @@ TESTS ?= 3
 # The packages whose tests take longest begin first, so that none of them is left alone at the end. On a busy machine
 # they take several times as long as on a quiet one, which is no failure.
 # The demonstration that tests of jobs read is made once, by the first package that needs it. `make vet` checks more than
-# go test would, once.
+# go test would, once. RERUN has flags of gotestsum for failed tests.
 test: export ENSEMBLE_TEST_DEMO := $(or $(TMPDIR),/tmp)/ensemble-test-demo-$(shell id -u)-$(shell echo '$(CURDIR)' | cksum | cut -d ' ' -f 1)
 test: build setup-test
 	rm -rf "$$ENSEMBLE_TEST_DEMO"
-	$(GOTESTSUM) --format pkgname-and-test-fails --jsonfile build/test.json -- -vet=off -p $(TESTS) -timeout 40m ./ensemble/run/jobs ./cmd/ensemble ./ensemble/run/train ./spatial ./...; \
+	$(GOTESTSUM) --format pkgname-and-test-fails --jsonfile build/test.json $(RERUN) --packages './ensemble/run/jobs ./cmd/ensemble ./ensemble/run/train ./spatial ./...' -- -vet=off -p $(TESTS) -timeout 40m; \
 	  code=$$?; rm -rf "$$ENSEMBLE_TEST_DEMO"; echo "The slowest tests:"; $(TOOL) gotestsum tool slowest --jsonfile build/test.json --num 10; exit $$code
 
 # What changed since the branch left main, in about a minute; BASE= names another commit to compare with.

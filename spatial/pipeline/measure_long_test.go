@@ -103,29 +103,42 @@ func bubbles(c *comm.Comm, argument string) ([]string, error) {
 	return lines, nil
 }
 
-// messageTimes measures the messages over each cut: the median of half the time of a message and its answer.
+// messageTimes measures the messages over each cut while all cuts carry one in both directions, as in a step: the median.
 func (w *Worker) messageTimes() ([]cluster.Time, error) {
 	const repeats = 9
+	rank := w.c.Rank()
 	times := make([]int64, w.s.Stages-1)
-	for cut := range times {
-		x, took := make([]float32, w.lengths[0][cut]), make([]int64, repeats)
-		for i := range took {
-			began := time.Now()
-			switch w.c.Rank() {
-			case cut:
-				if err := errors.Join(w.c.Send(cut+1, 0, x).Wait(), w.c.Recv(cut+1, 1, x).Wait()); err != nil {
-					return nil, err
-				}
-			case cut + 1:
-				if err := errors.Join(w.c.Recv(cut, 0, x).Wait(), w.c.Send(cut, 1, x).Wait()); err != nil {
+	var in, out [2][]float32 // over the cuts above and below this rank
+	for side, cut := range []int{rank, rank - 1} {
+		if cut >= 0 && cut < len(times) {
+			in[side], out[side] = make([]float32, w.lengths[0][cut]), make([]float32, w.lengths[0][cut])
+		}
+	}
+	took := make([]int64, repeats)
+	for i := range took {
+		if err := comm.Barrier(w.c); err != nil {
+			return nil, err
+		}
+		began := time.Now()
+		var cuts [2][]comm.Request
+		for side, other := range []int{rank + 1, rank - 1} {
+			if in[side] != nil {
+				cuts[side] = []comm.Request{w.c.Recv(other, 1-side, in[side]), w.c.Send(other, side, out[side])}
+			}
+		}
+		for side, messages := range cuts {
+			for _, m := range messages {
+				if err := m.Wait(); err != nil {
 					return nil, err
 				}
 			}
-			took[i] = time.Since(began).Nanoseconds() / 2
+			if side == 0 {
+				took[i] = time.Since(began).Nanoseconds()
+			}
 		}
-		if slices.Sort(took); w.c.Rank() == cut {
-			times[cut] = took[repeats/2]
-		}
+	}
+	if slices.Sort(took); rank < len(times) {
+		times[rank] = took[repeats/2]
 	}
 	if err := comm.AllReduce(w.c, times, comm.Auto); err != nil {
 		return nil, err

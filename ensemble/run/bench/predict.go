@@ -51,7 +51,11 @@ func (o RanksOptions) predict(ctx context.Context, c *comm.Comm, r *RanksReport)
 	if err != nil {
 		return err
 	}
-	share := k.shareOf(c.Size())
+	mesh, err := spatial.ParseMesh(r.Mesh)
+	if err != nil {
+		return err
+	}
+	share := k.shareOf(mesh)
 	step, err := share.measureStep(ctx, c, o.Timings)
 	if err != nil {
 		return err
@@ -104,17 +108,30 @@ func (o RanksOptions) predict(ctx context.Context, c *comm.Comm, r *RanksReport)
 // coarsestCell is the side of the coarsest cell of the networks of cases, in points.
 const coarsestCell = 32
 
-// shareOf returns a case of about one n-th of the work: fewer samples, or else fewer rows.
-func (k Case) shareOf(n int) Case {
-	for f := 2; f <= n; f++ {
-		for ; n%f == 0 && k.Batch%f == 0; n /= f {
-			k.Batch /= f
+// shareOf returns a case of about the work of one rank of a mesh: its samples, rows and columns; fewer rows where the mesh
+// divides another axis.
+func (k Case) shareOf(m spatial.Mesh) Case {
+	rows, columns := 1, 1
+	for _, a := range m {
+		switch a.Name {
+		case spatial.DataAxis:
+			k.Batch = max(1, k.Batch/a.Size)
+		case "lon":
+			columns *= a.Size
+		default:
+			rows *= a.Size
 		}
 	}
-	if cells := k.Crop.Height / coarsestCell; cells*coarsestCell == k.Crop.Height {
-		k.Crop.Height = max(1, cells/n) * coarsestCell
-	}
+	k.Crop.Height, k.Crop.Width = shareOfSide(k.Crop.Height, rows), shareOfSide(k.Crop.Width, columns)
 	return k
+}
+
+// shareOfSide returns an n-th of a side, in whole coarsest cells; the side if it is not a multiple of them.
+func shareOfSide(points, n int) int {
+	if points%coarsestCell != 0 {
+		return points
+	}
+	return max(1, points/coarsestCell/n) * coarsestCell
 }
 
 // measureStep returns the median time of a training step that this rank computes alone, while the others do the same.
