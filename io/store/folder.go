@@ -1,7 +1,6 @@
 package store
 
 import (
-	"encoding/json"
 	"errors"
 	"io/fs"
 	"os"
@@ -65,14 +64,18 @@ func (w *writer) refuse(what, why, fix string) error {
 
 // begin makes the journal, or keeps that of an interrupted writer of the same store.
 func (w *writer) begin() error {
-	plan, err := filesystem.ReadFile(filepath.Join(w.dir, journalDir, planName))
+	file := filepath.Join(w.dir, journalDir, planName)
+	plan, err := filesystem.ReadFile(file)
 	switch {
 	case err == nil:
 		var begun Meta
-		if json.Unmarshal(plan, &begun) == nil && begun.Identity == w.meta.Identity {
+		switch err := decodeSealed(plan, file, &begun, "start over with --overwrite always"); {
+		case err == nil && begun.Identity == w.meta.Identity:
 			return w.removePartial()
-		}
-		if !w.opt.Overwrite {
+		case w.opt.Overwrite:
+		case err != nil:
+			return err
+		default:
 			return w.refuse("the directory holds another unfinished store", "it has other inputs or another configuration", anotherFolder)
 		}
 	case !errors.Is(err, fs.ErrNotExist):
@@ -89,7 +92,7 @@ func (w *writer) begin() error {
 			return exit.CreateError(filepath.Join(w.dir, sub), err)
 		}
 	}
-	return w.writeJSON(filepath.Join(journalDir, planName), w.meta)
+	return w.writeSealed(filepath.Join(journalDir, planName), w.meta, &w.meta.Checksum)
 }
 
 // refuseForeign rejects a directory with files that do not belong to a store: they would be removed with one that is
@@ -167,9 +170,9 @@ func (w *writer) remove(pattern string) error {
 		if strings.HasSuffix(name, replacementName) {
 			continue // a folder
 		}
-		path := filepath.Join(w.dir, filepath.FromSlash(name))
-		if err := filesystem.Remove(path); err != nil {
-			return exit.CreateError(path, err)
+		file := filepath.Join(w.dir, filepath.FromSlash(name))
+		if err := filesystem.Remove(file); err != nil {
+			return exit.CreateError(file, err)
 		}
 	}
 	return nil

@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -163,7 +162,8 @@ func Write(ctx context.Context, dir string, p Plan, o Options) (r *Result, err e
 		return nil, err
 	}
 	if p.InputChecksums != nil {
-		if err := w.writeJSON(inputsName, p.InputChecksums); err != nil {
+		list := inputList{Files: p.InputChecksums}
+		if err := w.writeSealed(inputsName, &list, &list.Checksum); err != nil {
 			return nil, err
 		}
 	}
@@ -400,8 +400,9 @@ func (w *writer) writeShards(ctx context.Context) error {
 	return g.Wait()
 }
 
-// journalEntry is the journal of a finished shard.
+// journalEntry is the journal of a finished shard, sealed by manifest.SealedJSON.
 type journalEntry struct {
+	Checksum   string        `json:"checksum"`
 	Shard      manifest.File `json:"shard"`
 	Bands      []Row         `json:"bands"`
 	Statistics []Statistic   `json:"statistics"`
@@ -415,10 +416,7 @@ func (w *writer) readJournal(k int) (*journalEntry, error) {
 		return nil, exit.ReadError(path, err)
 	}
 	e := &journalEntry{}
-	if err := json.Unmarshal(text, e); err != nil {
-		return nil, &exit.Error{Code: exit.BadData, What: "the journal is damaged", At: path, Why: err.Error(), Fix: "remove the file and run again", Err: err}
-	}
-	return e, nil
+	return e, decodeSealed(text, path, e, "remove the file and run again")
 }
 
 // isFinished reports whether a shard exists and matches its journal.
@@ -476,7 +474,7 @@ func (w *writer) finish() (*Result, error) {
 		}
 		m.Warnings = append(m.Warnings, warnings...)
 	}
-	if err := w.lease.Guard(func() error { return w.writeMeta(m) }); err != nil {
+	if err := w.lease.Guard(func() error { return w.writeSealed(metaName, m, &m.Checksum) }); err != nil {
 		return nil, err
 	}
 	testHook("description written")
@@ -498,26 +496,12 @@ func (w *writer) discardJournal() error {
 	return exit.CreateError(dir, filesystem.RemoveAll(dir))
 }
 
-// writeJSON writes a JSON file atomically.
-func (w *writer) writeJSON(name string, v any) error {
-	text, err := json.MarshalIndent(v, "", " ")
+// writeSealed writes a JSON file with its checksum atomically.
+func (w *writer) writeSealed(name string, v any, checksum *string) error {
+	text, err := manifest.SealedJSON(v, checksum, " ")
 	if err != nil {
 		return err
 	}
-	return w.writeText(name, append(text, '\n'))
-}
-
-// writeMeta writes store.json with its checksum.
-func (w *writer) writeMeta(m *Meta) error {
-	text, err := manifest.SealedJSON(m, &m.Checksum, " ")
-	if err != nil {
-		return err
-	}
-	return w.writeText(metaName, text)
-}
-
-// writeText writes a file atomically.
-func (w *writer) writeText(name string, text []byte) error {
 	path := filepath.Join(w.dir, name)
 	return exit.CreateError(path, atomicfile.WriteFile(path, text))
 }
