@@ -154,3 +154,36 @@ func TestFault21(t *testing.T) {
 		}
 	}
 }
+
+// TestFault24Events: events that were synced before a checkpoint are there after a power failure, if the checkpoint is.
+func TestFault24Events(t *testing.T) {
+	root := t.TempDir()
+	l := powerfail.Run(t, root, func(*powerfail.Recorder) error {
+		d, _, err := Open(filepath.Join(root, "run"), Options{})
+		for step := uint64(1); step <= 3 && err == nil; step++ {
+			err = errors.Join(d.Events().Write("step", step, 0, Value{"loss", 1}), d.Events().Sync(), d.write("checkpoint", fmt.Append(nil, step)))
+		}
+		return errors.Join(err, d.Close())
+	})
+	kept := 0
+	l.Check(t, l.States(1, 2), func(dir string, _ powerfail.State) error {
+		dir = filepath.Join(dir, "run")
+		text, err := os.ReadFile(filepath.Join(dir, "checkpoint"))
+		if errors.Is(err, os.ErrNotExist) {
+			return nil
+		}
+		kept++
+		var step int
+		if _, err := fmt.Sscan(string(text), &step); err != nil {
+			return err
+		}
+		events, err := ReadEvents(dir)
+		if len(events) < step && err == nil {
+			err = fmt.Errorf("%d events, and the checkpoint of step %d", len(events), step)
+		}
+		return err
+	})
+	if kept == 0 {
+		t.Error("no state has a checkpoint")
+	}
+}
