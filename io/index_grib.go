@@ -39,8 +39,12 @@ func indexGRIB(ctx context.Context, in *Input, f *file) error {
 	}
 	f.messages = len(idx.Messages) + len(idx.Faults)
 	for _, ft := range idx.Faults {
+		fix := "transfer the file again"
+		if ft.What == "invalid grid" { // rarely an accident on the way
+			fix += "; if its source has the same message, correct it there, or predict without it (bad_messages: skip)"
+		}
 		f.faults = append(f.faults, &exit.Error{Code: exit.BadData, What: ft.What,
-			At: fmt.Sprintf("%s, message %d, byte %d", f.path, ft.Message, ft.Offset), Why: ft.Why, Fix: "transfer the file again"})
+			At: fmt.Sprintf("%s, message %d, byte %d", f.path, ft.Message, ft.Offset), Why: ft.Why, Fix: fix})
 		f.unused = append(f.unused, ensemble.Unused{File: f.path, Message: ft.Message, Reason: "damaged: " + ft.What + ": " + ft.Why})
 	}
 	if len(idx.Junk) > 0 {

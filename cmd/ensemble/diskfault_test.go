@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"fmt"
 	"io/fs"
@@ -29,6 +30,7 @@ type writer struct {
 	// product lists the names, below out, of what must stay whole: the old one, or the new one. They are the files that
 	// the pattern matches and those below.
 	product string
+	last    string // file of it that is written last; "": manifest.json
 	// before is the output that the command finds each time; nil: that of the run before.
 	before powerfail.Tree
 }
@@ -60,7 +62,7 @@ func makeWriters(t *trial) []writer {
 	all := []writer{
 		{name: "predict", args: append([]string{"predict", "--run-dir", t.run, "--input", input, "--out", dir("products"), "--format", "netcdf,grib2,zarr", "--threads", "1", "--overwrite", "always"}, common...), out: dir("products"), product: "2*"},
 		{name: "train", args: append([]string{"train", "-c", t.config, "--set", "data.store=" + t.prepared(), "--run-dir", dir("run"), "--overwrite", "always"}, common...), out: dir("run")},
-		{name: "data prepare", args: prepare(t.smallArchive(3)), out: dir("stores")},
+		{name: "data prepare", args: prepare(t.smallArchive(3)), out: dir("stores"), product: "store", last: "store.json"},
 		{name: "verify", args: append([]string{"verify", "--forecast", dir("products") + "/2*/*.zarr", "--analysis", truth, "--members", input, "--out", dir("scores")}, common...), out: dir("scores")},
 	}
 	t.expect(exit.OK, nil, prepare(t.smallArchive(2))...)
@@ -194,8 +196,8 @@ func (w writer) fail(t *testing.T, n int, errno unix.Errno) (op faultfs.Operatio
 	return op, false
 }
 
-// old compares the product with the one before. After the exchange the new one is in place, which is whole too: its manifest
-// lists its files.
+// old compares the product with the one before. After the exchange the new one is in place, which is whole too: it has the file
+// that is written last, and the files of its list.
 func (w writer) old(t *testing.T, before string, op faultfs.Operation) {
 	t.Helper()
 	if after := w.sums(t); after != before {
@@ -205,7 +207,7 @@ func (w writer) old(t *testing.T, before string, op faultfs.Operation) {
 			if left, _ := filepath.Glob(filepath.Join(dir, ".*")); left != nil {
 				t.Errorf("%s, %s of %s: %q", w.name, op.Kind, op.Path, left)
 			}
-			if _, none := os.Stat(filepath.Join(dir, "manifest.json")); err != nil || none != nil {
+			if _, none := os.Stat(filepath.Join(dir, cmp.Or(w.last, "manifest.json"))); err != nil || none != nil {
 				t.Errorf("%s, %s of %s: %s: %v, %v", w.name, op.Kind, op.Path, dir, err, none)
 			}
 		}

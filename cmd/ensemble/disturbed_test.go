@@ -20,6 +20,7 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/filesystem"
 	"github.com/ensemble-weather/ensemble/internal/powerfail"
+	"github.com/ensemble-weather/ensemble/internal/rundir"
 	"github.com/ensemble-weather/ensemble/internal/testgrib"
 	"github.com/ensemble-weather/ensemble/internal/testseed"
 )
@@ -306,6 +307,48 @@ func TestFault23(t *testing.T) {
 				t.Error("not killed")
 			}
 		})
+	}
+}
+
+// TestFault24Events: after a power failure in a training the log has all events of the steps before the checkpoint that is kept.
+func TestFault24Events(t *testing.T) {
+	seed := testseed.Of(t)
+	l := disturbances(t)[0].record(t).log
+	dir := t.TempDir()
+	events := func(tree powerfail.Tree) []rundir.Event {
+		if err := os.WriteFile(filepath.Join(dir, rundir.EventsFile), tree["run/"+rundir.EventsFile], 0o644); err != nil {
+			t.Fatal(err)
+		}
+		all, _ := rundir.ReadEvents(dir) // a last line may be incomplete
+		return all
+	}
+	key := func(e rundir.Event) string { return fmt.Sprint(e.Kind, e.Step, e.Epoch) }
+	var all []rundir.Event
+	for s := range l.Final(seed, 0) {
+		all = events(s.Tree)
+		break
+	}
+	compared := 0
+	for _, s := range l.Sample(seed, 300) {
+		var kept uint64
+		if _, err := fmt.Sscanf(string(s.Tree["run/checkpoints/LATEST"]), "step-%d", &kept); err != nil {
+			continue
+		}
+		var have []string
+		for _, e := range events(s.Tree) {
+			have = append(have, key(e))
+		}
+		for _, e := range all {
+			if e.Step >= kept {
+				continue
+			}
+			if compared++; !slices.Contains(have, key(e)) {
+				t.Fatalf("seed %d, %s: the checkpoint of step %d is there, the event %s is not: %q", seed, s, kept, key(e), have)
+			}
+		}
+	}
+	if compared == 0 {
+		t.Error("no event was before a checkpoint")
 	}
 }
 

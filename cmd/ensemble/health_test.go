@@ -30,7 +30,7 @@ func TestHealth(t *testing.T) {
 	if err := s.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	// Its threads still run when the signal is sent, and may answer; the parent is told once all are stopped.
+	// Its threads still run when the signal is sent, and may answer; the parent continues once all are stopped.
 	if err := unix.Waitid(unix.P_PID, s.cmd.Process.Pid, nil, unix.WSTOPPED|unix.WNOWAIT, nil); err != nil {
 		t.Fatal(err)
 	}

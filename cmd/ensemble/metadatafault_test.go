@@ -120,7 +120,7 @@ func TestFault14Increment(t *testing.T) {
 		}
 		at += len(s)
 	}
-	f.both(exit.BadData, []string{"message 6", "(Dj)", "8 rows from latitude 70 to -70"}, f.put("dj.grib2", text))
+	f.both(exit.BadData, []string{"message 6", "correct it there", "bad_messages: skip", "(Dj)", "8 rows from latitude 70 to -70"}, f.put("dj.grib2", text))
 }
 
 // A last message that a faulty copy overwrote with zeros is named, as the end of the file is no padding.

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"bytes"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,7 +15,43 @@ import (
 
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/faultfs"
+	"github.com/ensemble-weather/ensemble/internal/rundir"
 )
+
+// TestFault23Replaced: a run that a killed `train --overwrite always` was replacing is used by predict, verify and model promote,
+// and the same training brings it back. If it is in parts, the error has the command that does.
+func TestFault23Replaced(t *testing.T) {
+	f := faulty(t)
+	dir, killed := filepath.Join(f.dir, "run"), filepath.Join(f.dir, "killed")
+	if err := os.CopyFS(dir, os.DirFS(f.run)); err != nil {
+		t.Fatal(err)
+	}
+	d, _, err := rundir.Open(dir, rundir.Options{Overwrite: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(d.WriteConfig([]byte("new"), nil), os.CopyFS(killed, os.DirFS(dir)), d.Close(), os.Remove(filepath.Join(killed, "run.lock"))); err != nil {
+		t.Fatal(err)
+	}
+	input := f.put("in.grib2", join(cycle(lastDay)...))
+	products := filepath.Join(f.dir, "products")
+	predict := []string{"predict", "--run-dir", killed, "--input", input, "--out", products, "--threads", "1", "--overwrite", "always", "--progress", "none"}
+	f.expect(exit.OK, []string{filepath.Join(killed, ".replaced")}, predict...)
+	truth := f.put("an.grib2", join(cycle(lastDay.AddDate(0, 0, 2))[:perMember]...))
+	f.expect(exit.OK, nil, "verify", "--forecast", products+"/2*/*.nc", "--analysis", truth, "--members", input, "--run-dir", killed)
+	f.expect(exit.OK, nil, "model", "promote", killed, "--as", filepath.Join(f.dir, "name"))
+	if err := os.Rename(filepath.Join(killed, ".replaced"), filepath.Join(killed, ".replacing")); err != nil {
+		t.Fatal(err)
+	}
+	f.expect(exit.NotYet, []string{filepath.Join(killed, ".replacing"), "ensemble train -c FILE --run-dir " + killed + " --resume auto"}, predict...)
+	f.expect(exit.OK, nil, "train", "-c", f.config, "--run-dir", killed, "--resume", "auto", "--progress", "none")
+	want, err := os.ReadFile(filepath.Join(f.run, "manifest.json"))
+	got, e := os.ReadFile(filepath.Join(killed, "manifest.json"))
+	if err != nil || e != nil || !bytes.Equal(got, want) {
+		t.Errorf("the run is not back: %v, %v", err, e)
+	}
+	f.expect(exit.OK, nil, predict...)
+}
 
 // TestFault29: a model on a network file system whose handles become stale twice is read; one whose disk cannot be read is
 // reported with 74 and the file.

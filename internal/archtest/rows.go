@@ -146,7 +146,7 @@ var rows = []row{
 	{"io/product/producttest", []string{"ensemble", "internal/manifest", "io/product"}},
 	{"io/projection", nil},
 	{"io/station", []string{"ensemble", "internal/exit", "internal/filesystem"}},
-	{"io/store", []string{"ensemble", "internal/atomicfile", "internal/bfloat16", "internal/bigmem", "internal/directio", "internal/exit", "internal/filesystem", "internal/fingerprint", "internal/manifest", "internal/rundir", "io/table"}},
+	{"io/store", []string{"ensemble", "internal/atomicfile", "internal/bfloat16", "internal/bigmem", "internal/directio", "internal/exit", "internal/filesystem", "internal/fingerprint", "internal/lease", "internal/manifest", "internal/rundir", "io/table"}},
 	{"io/table", []string{"internal/atomicfile", "internal/exit", "internal/filesystem"}},
 	{"io/unit", nil},
 	{"io/zarr", []string{"internal/exit", "internal/filesystem", "internal/fingerprint", "internal/float16", "io/cf", "io/product/encode"}},

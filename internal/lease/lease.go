@@ -308,6 +308,28 @@ func (l *Lease) Guard(f func() error) error {
 	return f()
 }
 
+// Extend gives the lease a second file, in a folder that is going to take the place of its own. Where there are hard links
+// it is the same file, which gets the heartbeats after that too.
+//
+// Errors: exit 73 or 74 if it cannot be made.
+func (l *Lease) Extend(dir string) error {
+	path := filepath.Join(dir, filepath.Base(l.path))
+	if err := l.machine.remove(path); err != nil && !errors.Is(err, os.ErrNotExist) { // of a killed owner
+		return exit.CreateError(path, err)
+	}
+	err := l.machine.link(l.path, path)
+	if errors.Is(err, errors.ErrUnsupported) {
+		var text []byte
+		if text, err = l.machine.read(l.path); err == nil {
+			var f file
+			if f, err = l.machine.create(path, text); err == nil {
+				err = f.close()
+			}
+		}
+	}
+	return exit.CreateError(path, err)
+}
+
 // Release stops the heartbeat and removes the lease if this process still holds it.
 // It may be called twice, and on nil.
 //

@@ -145,6 +145,21 @@ func (e *Events) Resumed(step uint64, epoch int) error {
 	return e.write("resumed", step, epoch)
 }
 
+// Sync makes the events so far survive a power failure. A run calls it before it saves a checkpoint and before its manifest.
+//
+// Errors: exit 74.
+func (e *Events) Sync() error {
+	if e == nil {
+		return nil
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.file == nil {
+		return nil
+	}
+	return exit.CreateError(e.file.Name(), errors.Join(e.file.Sync(), filesystem.SyncDir(e.dir)))
+}
+
 // close closes both files. Events without any have none.
 func (e *Events) close() error {
 	e.mu.Lock()

@@ -7,12 +7,15 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/ensemble-weather/ensemble/internal/atomicfile"
+	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/faultfs"
+	"github.com/ensemble-weather/ensemble/internal/manifest"
 	"github.com/ensemble-weather/ensemble/internal/powerfail"
 )
 
@@ -79,8 +82,37 @@ func oldOrNew(dir string, old powerfail.Tree) (isNew bool, err error) {
 	return false, nil
 }
 
+// located compares the run that readers find with the old one. It is an error if neither that is found, nor the error says
+// where it is, unless the new one has a checkpoint.
+func located(dir string, old powerfail.Tree) error {
+	at, err := Locate(dir)
+	if err != nil {
+		if _, e := os.Stat(filepath.Join(dir, replacingDir, manifest.Name)); e != nil || exit.CodeOf(err) != exit.NotYet {
+			return err
+		}
+		return nil
+	}
+	got, err := powerfail.ReadTree(at)
+	if err != nil {
+		return err
+	}
+	if _, finished := got[manifest.Name]; !finished {
+		if _, err := os.Stat(filepath.Join(dir, "checkpoints", "LATEST")); err != nil {
+			return fmt.Errorf("a reader finds no run: %w", err)
+		}
+		return nil
+	}
+	maps.DeleteFunc(got, func(name string, _ []byte) bool {
+		return strings.Contains(name, lockFile) || strings.HasPrefix(name, replacingDir) || at == dir && strings.HasPrefix(name, replacedDir)
+	})
+	if !maps.EqualFunc(got, old, func(a, b []byte) bool { return string(a) == string(b) }) {
+		return fmt.Errorf("a reader finds in %s: %q", at, slices.Sorted(maps.Keys(got)))
+	}
+	return nil
+}
+
 // TestFault24: the power fails at any moment while a run is replaced by another one. The directory has the old one, whole, or
-// the new one with its checkpoint; the next command can replace it in the same way.
+// the new one with its checkpoint; readers find it, and the next command can replace it in the same way.
 func TestFault24(t *testing.T) {
 	for _, checkpoint := range []bool{false, true} {
 		root := t.TempDir()
@@ -88,6 +120,9 @@ func TestFault24(t *testing.T) {
 		l := powerfail.Run(t, root, func(*powerfail.Recorder) error { return replace(filepath.Join(root, "run"), checkpoint) })
 		l.Check(t, l.Some(1, 150), func(dir string, s powerfail.State) error {
 			dir = filepath.Join(dir, "run")
+			if err := located(dir, old); err != nil {
+				return err
+			}
 			isNew, err := oldOrNew(dir, old)
 			if err == nil && s.Point == len(l.Ops) && isNew != checkpoint {
 				err = fmt.Errorf("the new run: %v, want %v", isNew, checkpoint)
@@ -117,5 +152,38 @@ func TestFault21(t *testing.T) {
 		if _, wrong := oldOrNew(filepath.Join(root, "run"), old); !errors.Is(err, unix.ENOSPC) || wrong != nil {
 			t.Errorf("%v: %v, %v", s.Injected()[0], err, wrong)
 		}
+	}
+}
+
+// TestFault24Events: events that were synced before a checkpoint are there after a power failure, if the checkpoint is.
+func TestFault24Events(t *testing.T) {
+	root := t.TempDir()
+	l := powerfail.Run(t, root, func(*powerfail.Recorder) error {
+		d, _, err := Open(filepath.Join(root, "run"), Options{})
+		for step := uint64(1); step <= 3 && err == nil; step++ {
+			err = errors.Join(d.Events().Write("step", step, 0, Value{"loss", 1}), d.Events().Sync(), d.write("checkpoint", fmt.Append(nil, step)))
+		}
+		return errors.Join(err, d.Close())
+	})
+	kept := 0
+	l.Check(t, l.States(1, 2), func(dir string, _ powerfail.State) error {
+		dir = filepath.Join(dir, "run")
+		text, err := os.ReadFile(filepath.Join(dir, "checkpoint"))
+		if errors.Is(err, os.ErrNotExist) {
+			return nil
+		}
+		kept++
+		var step int
+		if _, err := fmt.Sscan(string(text), &step); err != nil {
+			return err
+		}
+		events, err := ReadEvents(dir)
+		if len(events) < step && err == nil {
+			err = fmt.Errorf("%d events, and the checkpoint of step %d", len(events), step)
+		}
+		return err
+	})
+	if kept == 0 {
+		t.Error("no state has a checkpoint")
 	}
 }

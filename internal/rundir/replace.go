@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/filesystem"
 	"github.com/ensemble-weather/ensemble/internal/manifest"
 )
@@ -16,6 +17,32 @@ const (
 	replacedDir  = ".replaced"  // a whole run
 	replacingDir = ".replacing" // a run that is moved to replacedDir or back
 )
+
+// Locate returns the folder with the finished run of a run directory: the directory itself, or the folder in it with a
+// finished run that another one is replacing, or was replacing when it was killed. Open, with any options, brings that run
+// back if the new one has no checkpoint.
+//
+// Errors: exit 66 if the finished run is in parts, which Open puts together; those of the file system.
+func Locate(dir string) (string, error) {
+	d := View(dir)
+	found, err := d.has([]string{manifest.Name}, []string{replacedDir, manifest.Name}, []string{replacingDir, manifest.Name})
+	switch {
+	case err != nil:
+		return "", exit.ReadError(dir, err)
+	case found[0]:
+		return dir, nil
+	case found[1]:
+		return d.File(replacedDir), nil
+	case found[2]:
+		return "", &exit.Error{Code: exit.NotYet, What: "the run is being replaced by another one", At: d.File(replacingDir),
+			Why: "`ensemble train --overwrite always` is running or was ended there, and files of the run are in this folder",
+			Fix: "bring the run back: ensemble train -c FILE --run-dir " + dir + " --resume auto"}
+	}
+	return dir, nil
+}
+
+// IsReplaced reports whether a folder that Locate returned has a run that another one is replacing.
+func IsReplaced(dir string) bool { return filepath.Base(dir) == replacedDir }
 
 // setAside moves the run to replacedDir, the manifest first, so that an interrupted move does not leave a run that looks
 // finished. settle ends what it began.

@@ -121,6 +121,15 @@ func (m *Meta) Bytes() int64 {
 	return n
 }
 
+// files lists the files of a complete store, store.json first. The list of inputs is not one of them.
+func (m *Meta) files() []string {
+	names := []string{metaName, indexName, manifest.SumsName}
+	for _, s := range m.Shards {
+		names = append(names, s.Path)
+	}
+	return names
+}
+
 // leads converts seconds to leads.
 func leads(seconds []int64) []ensemble.Lead {
 	out := make([]ensemble.Lead, len(seconds))

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"math"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -13,6 +15,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/manifest"
+	"github.com/ensemble-weather/ensemble/internal/testseed"
 )
 
 // described returns store.json of the small store.
@@ -178,19 +181,75 @@ func FuzzDescription(f *testing.F) {
 	})
 }
 
-// Every flipped bit of store.json is refused.
+// Every flipped bit of store.json is refused, and so are those of a sample in the list of inputs, and in plan and shards of the
+// journal, with the file. Of the journal of a shard this means that the shard is written again.
 func TestFault03StoreMetadata(t *testing.T) {
-	whole := described(t)
-	if _, err := decodeMeta(whole, "x"); err != nil {
-		t.Fatal(err)
-	}
-	for bit := range 8 * len(whole) {
-		text := bytes.Clone(whole)
-		text[bit/8] ^= 1 << (bit % 8)
-		if _, err := decodeMeta(text, "x"); exit.CodeOf(err) != exit.BadData || !strings.Contains(err.Error(), "at: x") {
-			t.Fatalf("bit %d of byte %d, of %q: %v", bit%8, bit/8, whole[max(0, bit/8-20):min(len(whole), bit/8+20)], err)
+	r := rand.New(rand.NewPCG(testseed.Of(t), 0))
+	refused := func(name string, whole []byte, step int, read func(text []byte) error) {
+		t.Helper()
+		if err := read(whole); err != nil {
+			t.Fatal(err)
+		}
+		for bit := r.IntN(step); bit < 8*len(whole); bit += 1 + r.IntN(2*step-1) {
+			text := bytes.Clone(whole)
+			text[bit/8] ^= 1 << (bit % 8)
+			var e *exit.Error
+			if err := read(text); !errors.As(err, &e) || e.Code != exit.BadData || e.At != name || e.Fix == "" {
+				t.Fatalf("%s, bit %d of byte %d, of %q: %v", name, bit%8, bit/8, whole[max(0, bit/8-20):min(len(whole), bit/8+20)], err)
+			}
 		}
 	}
+	refused("x", described(t), 1, func(text []byte) error {
+		_, err := decodeMeta(text, "x")
+		return err
+	})
+	p, _ := plan(Int16, 4)
+	p.InputChecksums = []InputChecksum{{Path: "a.grib2", SHA256: strings.Repeat("0a", 32)}}
+	w := begun(t, p)
+	file := func(name string) (path string, whole []byte) {
+		path = filepath.Join(w.dir, name)
+		whole, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return path, whole
+	}
+	// The functions below read the file: a process that was killed has left it.
+	each := func(name string, read func() error) {
+		path, whole := file(name)
+		refused(path, whole, max(1, 8*len(whole)/100), func(text []byte) error { return errors.Join(os.WriteFile(path, text, 0o644), read()) })
+	}
+	each(inputsName, func() error {
+		known, err := ReadInputChecksums(w.dir)
+		if err == nil && len(known) != 1 {
+			t.Errorf("%d inputs", len(known))
+		}
+		return err
+	})
+	each(filepath.Join(journalDir, planName), w.begin)
+	each(journalName(0), func() error {
+		_, err := w.readJournal(0)
+		if w.isFinished(0) != (err == nil) {
+			t.Error("a shard with a damaged journal counts as finished")
+		}
+		return err
+	})
+}
+
+// begun returns the writer of a store of which one shard is finished.
+func begun(t *testing.T, p Plan) *writer {
+	t.Helper()
+	o, dir := sizes(p), t.TempDir()
+	ctx, cancel := context.WithCancel(context.Background())
+	o.Workers, o.Progress = 1, func(int, int) { cancel() }
+	if _, err := Write(ctx, dir, p, o); !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	w, err := newWriter(dir, p, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w
 }
 
 // FuzzHead: a band header is decoded or rejected, and a decoded one is encoded to

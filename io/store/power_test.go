@@ -2,20 +2,29 @@ package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/faultfs"
 	"github.com/ensemble-weather/ensemble/internal/powerfail"
+	"github.com/ensemble-weather/ensemble/internal/testseed"
 )
 
-// TestFault24: the power fails at any moment while a store is written, also over another one. It is whole or absent, there
-// once Write has returned, and the next run gives the same bytes. One state in four is completed.
+// TestFault24: the power fails at any moment while a store is written, also over another one. The new one is whole or absent,
+// the old one whole until then; the new one is there once Write has returned, and the next run gives the same bytes. One state
+// in four is completed.
 func TestFault24(t *testing.T) {
 	dir := t.TempDir()
+	before := ""
 	for i, storage := range []Storage{Int16, BFloat16} { // the second store replaces the first one
 		p, _ := plan(storage, 4)
 		o := sizes(p)
@@ -28,15 +37,11 @@ func TestFault24(t *testing.T) {
 		n := 0
 		check := func(dir string, s powerfail.State) error {
 			dir = filepath.Join(dir, "store")
-			st, err := Open(context.Background(), dir, OpenOptions{})
-			if err == nil {
-				st.Close()
-				_, err = os.Stat(filepath.Join(dir, metaName))
-			} else if exit.CodeOf(err) == exit.NotYet && s.Point < len(l.Ops) {
-				err = nil
-			}
-			if n++; err != nil || n%4 > 0 {
+			if err := checkWhole(t, dir, before, want, s.Point == len(l.Ops)); err != nil {
 				return err
+			}
+			if n++; n%4 > 0 {
+				return nil
 			}
 			if err := os.RemoveAll(filepath.Join(dir, "run.lock")); err != nil { // its owner, this process, lives
 				return err
@@ -47,10 +52,130 @@ func TestFault24(t *testing.T) {
 			if got := digests(t, dir); got != want {
 				return fmt.Errorf("completed:\n%s\nwant\n%s", got, want)
 			}
-			return nil
+			return onlyStore(dir)
 		}
 		l.Check(t, l.Some(1, 40), check)
-		begin := powerfail.Log{Before: l.Before, Ops: l.Ops[:60]} // while the other store is removed
-		begin.Check(t, slices.Values(begin.Sample(1, 100*i)), check)
+		if i > 0 {
+			at := slices.IndexFunc(l.Ops, func(o powerfail.Op) bool { return strings.Contains(o.String(), "exchange") })
+			if at < 0 {
+				t.Fatal("nothing was exchanged")
+			}
+			end := powerfail.Log{Before: l.Before, Ops: l.Ops[:min(at+3, len(l.Ops))]} // just after the stores changed places
+			end.Check(t, slices.Values(end.Sample(1, 100)), check)
+		}
+		before = want
+	}
+}
+
+// checkWhole checks that a folder has the store with the digests before, or the one with those after; none if there was none
+// before. done: it must be the latter.
+func checkWhole(t *testing.T, dir, before, after string, done bool) error {
+	t.Helper()
+	st, err := Open(context.Background(), dir, OpenOptions{})
+	if err == nil {
+		st.Close()
+		files := slices.DeleteFunc(strings.Split(digests(t, dir), "\n"), func(line string) bool { // no part of the store
+			return strings.Contains(line, "run.lock") || strings.HasPrefix(line, journalDir)
+		})
+		if got := strings.Join(files, "\n"); got != after && (got != before || done) {
+			return fmt.Errorf("neither the old nor the new store:\n%s\nwant\n%s\nor\n%s", got, before, after)
+		}
+		return nil
+	}
+	if before == "" && exit.CodeOf(err) == exit.NotYet && !done {
+		return nil
+	}
+	return err
+}
+
+// onlyStore returns an error if there is something beside a store.
+func onlyStore(dir string) error {
+	all, err := os.ReadDir(filepath.Dir(dir))
+	if err == nil && len(all) != 1 {
+		err = fmt.Errorf("beside the store: %v", all)
+	}
+	return err
+}
+
+// TestReplaceInterrupted: whatever operation on files fails or kills the process while a store replaces another one, the
+// folder has the old store or the new one, whole, and the next run completes the new one without help. In the second turn
+// folders cannot be exchanged: then the folder may have no store, but never a part of one.
+func TestReplaceInterrupted(t *testing.T) {
+	r := rand.New(rand.NewPCG(testseed.Of(t), 0))
+	p, _ := plan(BFloat16, 4)
+	o := sizes(p)
+	o.Workers, o.Overwrite = 1, true
+	old, _ := plan(Int16, 7)
+	template, fresh := filepath.Join(t.TempDir(), "store"), filepath.Join(t.TempDir(), "store")
+	write(t, template, old, sizes(old))
+	write(t, fresh, p, o)
+	before, after := digests(t, template), digests(t, fresh)
+	for _, exchange := range []bool{true, false} {
+		for n := 1 + r.IntN(20); ; n += 1 + r.IntN(40) {
+			dir := filepath.Join(t.TempDir(), "store")
+			if err := os.CopyFS(dir, os.DirFS(template)); err != nil {
+				t.Fatal(err)
+			}
+			restoreExchange := func() {}
+			if !exchange {
+				_, restoreExchange = faultfs.Use(faultfs.Fault{N: 1, Times: -1, Of: []faultfs.Kind{faultfs.Exchange}, Err: errors.ErrUnsupported})
+			}
+			s, restore := faultfs.Use(faultfs.Fault{N: n, Of: faultfs.Changing, Err: unix.ENOSPC, Part: n%2 == 0})
+			_, err := Write(context.Background(), dir, p, o)
+			restore()
+			hit := s.Injected()
+			if len(hit) == 0 && err != nil {
+				t.Error(err)
+			}
+			if len(hit) > 0 && err != nil && exit.CodeOf(err) != exit.IO {
+				t.Errorf("%s of %s: %v", hit[0].Kind, hit[0].Path, err)
+			}
+			if err := checkWhole(t, dir, before, after, err == nil); err != nil && (exchange || exit.CodeOf(err) != exit.NotYet) {
+				t.Errorf("%v: %v", hit, err)
+			}
+			if _, err := Write(context.Background(), dir, p, o); err != nil {
+				t.Errorf("%v: the next run: %v", hit, err)
+			}
+			if err := errors.Join(checkWhole(t, dir, before, after, true), onlyStore(dir)); err != nil {
+				t.Errorf("%v: after the next run: %v", hit, err)
+			}
+			restoreExchange()
+			if len(hit) == 0 {
+				break
+			}
+		}
+	}
+}
+
+// TestReplaceRefused: a store with files of others is not replaced, and nothing of it is removed. A link is replaced where it leads.
+func TestReplaceRefused(t *testing.T) {
+	old, _ := plan(Int16, 4)
+	p, _ := plan(BFloat16, 4)
+	o := sizes(p)
+	o.Overwrite = true
+	for _, name := range []string{"thesis.tex", "shards/notes.txt"} {
+		dir := filepath.Join(t.TempDir(), "store")
+		write(t, dir, old, sizes(old))
+		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		before := digests(t, dir)
+		if _, err := Write(context.Background(), dir, p, o); exit.CodeOf(err) != exit.CannotWrite || !strings.Contains(err.Error(), name) || digests(t, dir) != before {
+			t.Errorf("%s: %v, or the store changed", name, err)
+		}
+	}
+	dir := t.TempDir()
+	real, link := filepath.Join(dir, "disk", "store"), filepath.Join(dir, "link")
+	write(t, real, old, sizes(old))
+	if err := os.Symlink(real, link); err != nil {
+		t.Fatal(err)
+	}
+	write(t, link, p, o)
+	st, err := os.Lstat(link)
+	if err != nil || st.Mode()&os.ModeSymlink == 0 || open(t, real, OpenOptions{}).Storage != BFloat16 {
+		t.Errorf("the link: %v, %v", st, err)
+	}
+	if err := onlyStore(real); err != nil {
+		t.Error(err)
 	}
 }

@@ -96,7 +96,7 @@ func (s *shardWriter) writeShard(ctx context.Context, k int) error {
 	}
 	testHook("shard renamed")
 	e.Shard = manifest.File{Path: shardName(k), Size: s.shardSize(k), SHA256: hex.EncodeToString(sum.Sum(nil))}
-	if err := s.writeJSON(journalName(k), e); err != nil {
+	if err := s.writeSealed(journalName(k), e, &e.Checksum); err != nil {
 		return err
 	}
 	testHook("journal written")

@@ -2,11 +2,8 @@ package store
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -21,6 +18,7 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/atomicfile"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/filesystem"
+	"github.com/ensemble-weather/ensemble/internal/lease"
 	"github.com/ensemble-weather/ensemble/internal/manifest"
 	"github.com/ensemble-weather/ensemble/internal/rundir"
 	"github.com/ensemble-weather/ensemble/io/table"
@@ -101,7 +99,7 @@ type Options struct {
 	ShardSize int64
 	// BandSize in bytes, at least one row; 0 makes bands as small as their headers allow.
 	BandSize int64
-	// Overwrite removes an existing store that was made from other inputs.
+	// Overwrite replaces an existing store that was made from other inputs, once the new one is complete.
 	Overwrite bool
 	// Progress is called with the number of finished shards, from several
 	// goroutines; nil disables it.
@@ -134,7 +132,10 @@ type Result struct {
 var testHook = func(stage string) {}
 
 // Write creates a store in a directory, or resumes one that was interrupted.
-// Finished shards with a correct checksum are reused.
+// Finished shards with a correct checksum are reused. A store that replaces another
+// one is written beside it, and takes its place in one step once it is complete; the
+// disk needs room for both. Where folders cannot be exchanged, the metadata of the old
+// store are removed first and those of the new one are written last.
 //
 // Memory: Options.Memory bounds the memory of all workers: decoded fields, band
 // headers and buffers. A worker has one initialisation open and writes each field
@@ -153,19 +154,32 @@ func Write(ctx context.Context, dir string, p Plan, o Options) (r *Result, err e
 		return nil, exit.CreateError(dir, err)
 	}
 	// The lease excludes other writers, on other machines too.
-	lease, err := rundir.TakeLease(dir)
-	if err != nil {
+	if w.lease, err = rundir.TakeLease(dir); err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, lease.Release()) }()
-	w.leaseLost = lease.CheckHeld
-	done, err := w.prepareFolder()
-	if err == nil && p.InputChecksums != nil {
-		err = w.writeJSON(inputsName, p.InputChecksums)
+	defer func() { err = errors.Join(err, w.lease.Release()) }()
+	if r, err = w.prepareFolder(); err != nil {
+		return nil, err
 	}
-	if done != nil || err != nil {
-		return done, err
+	if p.InputChecksums != nil {
+		list := inputList{Files: p.InputChecksums}
+		if err := w.writeSealed(inputsName, &list, &list.Checksum); err != nil {
+			return nil, err
+		}
 	}
+	if r == nil {
+		if r, err = w.complete(ctx); err != nil {
+			return nil, err
+		}
+	}
+	if err := errors.Join(w.putInPlace(), w.discardReplaced()); err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// complete writes what is missing of the store.
+func (w *writer) complete(ctx context.Context) (*Result, error) {
 	if err := w.checkSpace(); err != nil {
 		return nil, err
 	}
@@ -193,7 +207,8 @@ func Size(p Plan) (int64, error) {
 
 // writer is the state of one Write.
 type writer struct {
-	dir  string
+	out  string // folder of the store
+	dir  string // folder that is written: out, or replacement while out has another store
 	plan Plan
 	opt  Options
 	meta *Meta
@@ -203,15 +218,14 @@ type writer struct {
 	// window is the number of fields that a worker requests at once.
 	window  int
 	workers int
-	// leaseLost returns an error if another process took the lease.
-	leaseLost func() error
-	reused    atomic.Int64
-	done      atomic.Int64
+	lease   *lease.Lease
+	reused  atomic.Int64
+	done    atomic.Int64
 }
 
 // newWriter checks plan and options and computes the layout.
 func newWriter(dir string, p Plan, o Options) (*writer, error) {
-	w := &writer{dir: dir, plan: p, opt: o, forecasts: map[ensemble.Init][]ensemble.Entry{}, analyses: map[ensemble.Valid][]ensemble.Entry{}}
+	w := &writer{out: dir, dir: dir, plan: p, opt: o, forecasts: map[ensemble.Init][]ensemble.Entry{}, analyses: map[ensemble.Valid][]ensemble.Entry{}}
 	if w.opt.Memory == 0 {
 		w.opt.Memory = DefaultMemory
 	}
@@ -328,130 +342,6 @@ func (w *writer) divideMemory() error {
 	return nil
 }
 
-// prepareFolder examines the content of the directory. It returns a result if the
-// store already exists.
-func (w *writer) prepareFolder() (*Result, error) {
-	refuse := func(what, why, fix string) error {
-		return &exit.Error{Code: exit.CannotWrite, What: what, At: w.dir, Why: why, Fix: fix}
-	}
-	const another = "choose another directory, or start over with --overwrite always"
-	old, err := filesystem.ReadFile(filepath.Join(w.dir, metaName))
-	switch {
-	case err == nil:
-		// The same store exists. Only the journal may be left from an interruption
-		// after the last stage.
-		if m, err := readMeta(w.dir, old); err == nil && m.Identity == w.meta.Identity && w.filesComplete(m) {
-			return &Result{Meta: m, Complete: true, Reused: w.layout.shards()}, w.discardJournal()
-		}
-		if !w.opt.Overwrite {
-			return nil, refuse("the directory holds another store", "it is damaged, or has other inputs or another configuration", another)
-		}
-		if err := w.clearFolder(); err != nil {
-			return nil, err
-		}
-	case !errors.Is(err, fs.ErrNotExist):
-		return nil, exit.CreateError(w.dir, err)
-	}
-	plan, err := filesystem.ReadFile(filepath.Join(w.dir, journalDir, planName))
-	switch {
-	case err == nil:
-		var begun Meta
-		if json.Unmarshal(plan, &begun) == nil && begun.Identity == w.meta.Identity {
-			return nil, w.removePartial()
-		}
-		if !w.opt.Overwrite {
-			return nil, refuse("the directory holds another unfinished store", "it has other inputs or another configuration", another)
-		}
-		if err := w.clearFolder(); err != nil {
-			return nil, err
-		}
-	case !errors.Is(err, fs.ErrNotExist):
-		return nil, exit.CreateError(w.dir, err)
-	}
-	if err := w.refuseForeign(refuse); err != nil {
-		return nil, err
-	}
-	if err := w.clearFolder(); err != nil { // files of a run that was killed before it wrote its plan
-		return nil, err
-	}
-	for _, sub := range []string{shardDir, journalDir} {
-		if err := atomicfile.MkdirAll(filepath.Join(w.dir, sub), 0o777); err != nil {
-			return nil, exit.CreateError(filepath.Join(w.dir, sub), err)
-		}
-	}
-	return nil, w.writeJSON(filepath.Join(journalDir, planName), w.meta)
-}
-
-// refuseForeign rejects a directory with files that do not belong to a store.
-func (w *writer) refuseForeign(refuse func(what, why, fix string) error) error {
-	entries, err := filesystem.ReadDir(w.dir)
-	if err != nil {
-		return exit.CreateError(w.dir, err)
-	}
-	own := []string{shardDir, journalDir, indexName, inputsName, manifest.SumsName}
-	for _, e := range entries {
-		if n := e.Name(); !slices.Contains(own, n) && !rundir.IsLeaseFile(n) {
-			return refuse("the directory is not empty", "it holds "+n+" and no store", "choose another directory")
-		}
-	}
-	return nil
-}
-
-// filesComplete reports whether all files of a store exist, by their sizes.
-func (w *writer) filesComplete(m *Meta) bool {
-	for _, f := range append(slices.Clone(m.Shards), m.Index) {
-		if s, err := filesystem.Stat(filepath.Join(w.dir, filepath.FromSlash(f.Path))); err != nil || s.Size() != f.Size {
-			return false
-		}
-	}
-	return true
-}
-
-// clearFolder removes a store, the metadata first, so that an interruption leaves
-// no store. Other files stay, and their directories with them.
-func (w *writer) clearFolder() error {
-	if err := w.removePartial(); err != nil {
-		return err
-	}
-	for _, pattern := range []string{metaName, manifest.SumsName, indexName, journalDir + "/" + planName, journalDir + "/[0-9]*.json", shardDir + "/[0-9]*.bin"} {
-		if err := w.remove(pattern); err != nil {
-			return err
-		}
-		if pattern == metaName { // a power failure must not leave it without its shards
-			if err := filesystem.SyncDir(w.dir); err != nil {
-				return exit.CreateError(w.dir, err)
-			}
-		}
-	}
-	return nil
-}
-
-// removePartial removes unfinished files of a writer that was killed. The lease
-// ensures that it does not run any more.
-func (w *writer) removePartial() error {
-	for _, dir := range []string{"", shardDir + "/", journalDir + "/"} {
-		if err := w.remove(dir + ".*.partial-*"); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// remove removes the files of the store that match a pattern.
-func (w *writer) remove(pattern string) error {
-	names, err := fs.Glob(os.DirFS(w.dir), pattern)
-	if err != nil {
-		return err
-	}
-	for _, name := range names {
-		path := filepath.Join(w.dir, filepath.FromSlash(name))
-		if err := filesystem.Remove(path); err != nil {
-			return exit.CreateError(path, err)
-		}
-	}
-	return nil
-}
-
 // checkSpace verifies that the file system has room for the shards that do not
 // exist yet.
 func (w *writer) checkSpace() error {
@@ -492,7 +382,7 @@ func (w *writer) writeShards(ctx context.Context) error {
 		g.Go(func() error {
 			s := newShardWriter(w)
 			for k := range next {
-				if err := w.leaseLost(); err != nil {
+				if err := w.lease.CheckHeld(); err != nil {
 					return err
 				}
 				if w.isFinished(k) {
@@ -510,8 +400,9 @@ func (w *writer) writeShards(ctx context.Context) error {
 	return g.Wait()
 }
 
-// journalEntry is the journal of a finished shard.
+// journalEntry is the journal of a finished shard, sealed by manifest.SealedJSON.
 type journalEntry struct {
+	Checksum   string        `json:"checksum"`
 	Shard      manifest.File `json:"shard"`
 	Bands      []Row         `json:"bands"`
 	Statistics []Statistic   `json:"statistics"`
@@ -525,10 +416,7 @@ func (w *writer) readJournal(k int) (*journalEntry, error) {
 		return nil, exit.ReadError(path, err)
 	}
 	e := &journalEntry{}
-	if err := json.Unmarshal(text, e); err != nil {
-		return nil, &exit.Error{Code: exit.BadData, What: "the journal is damaged", At: path, Why: err.Error(), Fix: "remove the file and run again", Err: err}
-	}
-	return e, nil
+	return e, decodeSealed(text, path, e, "remove the file and run again")
 }
 
 // isFinished reports whether a shard exists and matches its journal.
@@ -576,7 +464,7 @@ func (w *writer) finish() (*Result, error) {
 		return nil, exit.CreateError(path, err)
 	}
 	testHook("sums written")
-	if err := errors.Join(m.check(), w.leaseLost()); err != nil {
+	if err := errors.Join(m.check(), w.lease.CheckHeld()); err != nil {
 		return nil, err
 	}
 	if w.opt.Validate != nil {
@@ -586,15 +474,20 @@ func (w *writer) finish() (*Result, error) {
 		}
 		m.Warnings = append(m.Warnings, warnings...)
 	}
-	if err := w.writeMeta(m); err != nil {
+	if err := w.lease.Guard(func() error { return w.writeSealed(metaName, m, &m.Checksum) }); err != nil {
 		return nil, err
 	}
 	testHook("description written")
-	r := &Result{Meta: m, Reused: int(w.reused.Load()), Outputs: []string{filepath.Join(w.dir, metaName), index, path}}
-	for _, s := range m.Shards {
-		r.Outputs = append(r.Outputs, filepath.Join(w.dir, filepath.FromSlash(s.Path)))
+	return w.result(), w.discardJournal()
+}
+
+// result describes a store that is complete.
+func (w *writer) result() *Result {
+	r := &Result{Meta: w.meta, Reused: int(w.reused.Load())}
+	for _, name := range w.meta.files() {
+		r.Outputs = append(r.Outputs, filepath.Join(w.out, filepath.FromSlash(name)))
 	}
-	return r, w.discardJournal()
+	return r
 }
 
 // discardJournal removes the journal of a complete store.
@@ -603,26 +496,12 @@ func (w *writer) discardJournal() error {
 	return exit.CreateError(dir, filesystem.RemoveAll(dir))
 }
 
-// writeJSON writes a JSON file atomically.
-func (w *writer) writeJSON(name string, v any) error {
-	text, err := json.MarshalIndent(v, "", " ")
+// writeSealed writes a JSON file with its checksum atomically.
+func (w *writer) writeSealed(name string, v any, checksum *string) error {
+	text, err := manifest.SealedJSON(v, checksum, " ")
 	if err != nil {
 		return err
 	}
-	return w.writeText(name, append(text, '\n'))
-}
-
-// writeMeta writes store.json with its checksum.
-func (w *writer) writeMeta(m *Meta) error {
-	text, err := manifest.SealedJSON(m, &m.Checksum, " ")
-	if err != nil {
-		return err
-	}
-	return w.writeText(metaName, text)
-}
-
-// writeText writes a file atomically.
-func (w *writer) writeText(name string, text []byte) error {
 	path := filepath.Join(w.dir, name)
 	return exit.CreateError(path, atomicfile.WriteFile(path, text))
 }

@@ -45,6 +45,9 @@ func (p *prediction) load() (err error) {
 		return err
 	}
 	f := p.forecaster
+	if rundir.IsReplaced(p.options.RunDir) {
+		f.warnings = append(f.warnings, "the run is read from "+p.options.RunDir+": the training that replaces it has no result yet")
+	}
 	if f.manifest, err = trained.ReadFinished(p.options.RunDir); err != nil {
 		return err
 	}

@@ -353,11 +353,14 @@ func ChangedModelError(name, version, sum string) error {
 }
 
 // ResolveRunDir returns the run directory of the model that a name points at, and its checksum. For any other folder
-// it returns the folder itself and no checksum.
+// it returns the one with its finished run ([rundir.Locate]) and no checksum.
 //
-// Errors: exit 65 for a damaged current.json.
+// Errors: exit 65 for a damaged current.json; those of rundir.Locate.
 func ResolveRunDir(dir string) (runDir, sum string, err error) {
 	p, err := readPromotion(dir)
+	if err == nil && p == nil {
+		dir, err = rundir.Locate(dir)
+	}
 	if err != nil || p == nil {
 		return dir, "", err
 	}

@@ -80,7 +80,9 @@ func Prepare(ctx context.Context, o PrepareOptions) (*PrepareResult, error) {
 	p := store.Plan{Axes: setup.ReadAxes(c), Storage: store.Storage(o.Storage), Naming: c.Data.Stated(), Version: o.Version}
 	var known map[string]store.InputChecksum
 	if !o.Overwrite {
-		known = store.ReadInputChecksums(o.Out)
+		if known, err = store.ReadInputChecksums(o.Out); err != nil {
+			return nil, err
+		}
 	}
 	inputs, err := checksumFiles(ctx, files, known, o.Progress)
 	if err != nil {

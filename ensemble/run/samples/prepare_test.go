@@ -87,7 +87,10 @@ func TestPrepareAgain(t *testing.T) {
 	if _, err := Prepare(context.Background(), o); err != nil {
 		t.Fatal(err)
 	}
-	known := store.ReadInputChecksums(dir)
+	known, err := store.ReadInputChecksums(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
 	if len(known) != len(f.GRIB2)+len(f.Analyses) {
 		t.Fatalf("%d files are known, want %d", len(known), len(f.GRIB2)+len(f.Analyses))
 	}
@@ -102,15 +105,27 @@ func TestPrepareAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	one := known[f.GRIB2[0]].SHA256
-	if err := os.WriteFile(name, bytes.ReplaceAll(text, []byte(one), []byte(strings.Repeat("0", len(one)))), 0o644); err != nil {
+	put := func(text []byte) {
+		if err := os.WriteFile(name, text, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	changed := bytes.ReplaceAll(text, []byte(one), []byte(strings.Repeat("0", len(one))))
+	put(changed)
+	if _, err := Prepare(context.Background(), o); exit.CodeOf(err) != exit.BadData || !strings.Contains(err.Error(), name) || !strings.Contains(err.Error(), "--overwrite always") {
+		t.Errorf("a damaged record: %v", err)
+	}
+	if _, err := manifest.Seal(changed); err != nil {
 		t.Fatal(err)
 	}
+	put(changed)
 	if _, err := Prepare(context.Background(), o); exit.CodeOf(err) != exit.CannotWrite {
 		t.Errorf("the record was not used: %v", err)
 	}
 	o.Overwrite = true // reads everything
-	if _, err := Prepare(context.Background(), o); err != nil || store.ReadInputChecksums(dir)[f.GRIB2[0]].SHA256 != one {
-		t.Errorf("all anew: %v", err)
+	_, err = Prepare(context.Background(), o)
+	if again, e := store.ReadInputChecksums(dir); err != nil || e != nil || again[f.GRIB2[0]].SHA256 != one {
+		t.Errorf("all anew: %v, %v", err, e)
 	}
 }
 

@@ -247,6 +247,9 @@ func (t *trainer) writeCheckpoint(tensors []ckpt.Tensor) error {
 	if err != nil {
 		return fmt.Errorf("checkpoint: %w", err)
 	}
+	if err := t.dir.Events().Sync(); err != nil { // those of the steps before it must not be lost while the checkpoint is kept
+		return err
+	}
 	root := t.dir.File("checkpoints")
 	meta := ckpt.Meta{Step: t.pos.Step, Epoch: t.pos.Epoch, Version: t.model.Version, ConfigHash: t.resumeIdentity, State: state, Plan: plan}
 	if _, err := ckpt.Save(root, meta, tensors); err != nil {

@@ -37,6 +37,9 @@ func (t *trainer) record(o Options, run *trainingRun, j evaluation, resumed uint
 	if err != nil {
 		return nil, err
 	}
+	if err := t.dir.Events().Sync(); err != nil {
+		return nil, err
+	}
 	return res, rundir.WriteManifest(o.RunDir, m, made)
 }
 
