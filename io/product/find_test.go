@@ -1,0 +1,164 @@
+package product_test
+
+import (
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/manifest"
+	"github.com/ensemble-weather/ensemble/io/product"
+)
+
+// recorded is the manifest of a publication of the test product, with a change of product and publication.
+func recorded(change func(p *product.Product, pub *product.Publication)) *product.Manifest {
+	p := testProduct(globe(ensemble.SourceOrder{}))
+	pub := product.Publication{ConfigChecksum: "sha256:c0"}
+	change(p, &pub)
+	return pub.Manifest(p)
+}
+
+// missing are members that were expected and not used.
+func missing(members ...ensemble.Member) (all []product.MissingMember) {
+	for _, m := range members {
+		all = append(all, product.MissingMember{Member: m, Reason: "no file"})
+	}
+	return all
+}
+
+// TestDegradedAreReplaced: products of an incomplete input are replaced by those with more members, or by complete ones, of the same
+// model; others stay.
+func TestDegradedAreReplaced(t *testing.T) {
+	type change = func(p *product.Product, pub *product.Publication)
+	members := func(used []ensemble.Member, without ...ensemble.Member) change {
+		return func(p *product.Product, pub *product.Publication) {
+			p.Members, pub.MissingMembers, pub.ExpectedMembers = used, missing(without...), len(used)+len(without)
+			p.Inputs = []manifest.File{{Path: "in.grib2", Size: 12, SHA256: strings.Repeat("a", len(used)) + strings.Repeat("b", len(without))}}
+		}
+	}
+	both := func(a, b change) change {
+		return func(p *product.Product, pub *product.Publication) {
+			a(p, pub)
+			b(p, pub)
+		}
+	}
+	three, four := []ensemble.Member{0, 1, 2}, []ensemble.Member{0, 1, 2, 3}
+	for _, c := range []struct {
+		name     string
+		old, new change
+		replaced bool
+	}{
+		{"more members", members(three, 3, 4), members(four, 4), true},
+		{"fewer members", members(four, 4), members(three, 3, 4), false},
+		{"as many, of which fewer are missing", members(three, 3, 4), members(three, 3), true},
+		{"as many, of which as many are missing", members(three, 3, 4), members([]ensemble.Member{0, 1, 3}, 2, 4), false},
+		{"as many, complete", members(three, 3), members(three), true},
+		{"complete ones", members(three), members(four), false},
+		{"another initialisation", members(three, 3), both(members(four), func(p *product.Product, _ *product.Publication) {
+			p.Init = ensemble.InitAt(testInit.Add(6 * time.Hour))
+		}), false},
+		{"another model", members(three, 3), both(members(four), func(p *product.Product, _ *product.Publication) { p.ModelChecksum = "sha256:01" }), false},
+		{"another configuration", members(three, 3), both(members(four), func(_ *product.Product, pub *product.Publication) { pub.ConfigChecksum = "sha256:c1" }), false},
+		{"another version", members(three, 3), both(members(four), func(p *product.Product, _ *product.Publication) { p.Version = "0.2.0" }), false},
+		{"a fallback by the network, of the same input", both(members(three, 3), func(p *product.Product, _ *product.Publication) { p.Fallback = "raw" }),
+			both(members(three, 3), func(_ *product.Product, pub *product.Publication) { pub.MissingMembers = nil }), false},
+		{"a fallback, of more members", both(members(three, 3), func(p *product.Product, _ *product.Publication) { p.Fallback = "raw" }), members(four), true},
+	} {
+		for _, policy := range []product.Overwrite{product.OverwriteSame, "same", product.OverwriteNever} {
+			dir := t.TempDir()
+			if err := manifest.Write(dir, recorded(c.old)); err != nil {
+				t.Fatal(err)
+			}
+			got, err := product.FindPublished(dir, recorded(c.new), policy, "")
+			if replaced := err == nil && got == nil; replaced != (c.replaced && policy != product.OverwriteNever) || err != nil && exit.CodeOf(err) != exit.CannotWrite {
+				t.Errorf("%s, overwrite %q: %v, %v", c.name, policy, got, err)
+			}
+		}
+	}
+}
+
+// TestFormsDiffer: products that differ from the existing ones in a property of their form are made again; a part of the formats is there.
+func TestFormsDiffer(t *testing.T) {
+	type change = func(p *product.Product, pub *product.Publication)
+	old := func(_ *product.Product, pub *product.Publication) {
+		pub.Formats = []product.Format{product.NetCDF, product.Zarr}
+	}
+	for name, c := range map[string]struct {
+		change change
+		there  bool
+	}{
+		"the same":      {func(*product.Product, *product.Publication) {}, true},
+		"fewer formats": {func(_ *product.Product, pub *product.Publication) { pub.Formats = pub.Formats[:1] }, true},
+		"other format":  {func(_ *product.Product, pub *product.Publication) { pub.Formats = append(pub.Formats, product.GRIB2) }, false},
+		"profile":       {func(_ *product.Product, pub *product.Publication) { pub.Profile = product.CDOProfile }, false},
+		"longitude":     {func(_ *product.Product, pub *product.Publication) { pub.Longitude = "0_360" }, false},
+		"packing":       {func(_ *product.Product, pub *product.Publication) { pub.Quantise = 12 }, false},
+		"grid":          {func(p *product.Product, _ *product.Publication) { p.Grid.NX = 18; p.Grid.Lon = p.Grid.Lon[:18] }, false},
+		"stations":      {func(p *product.Product, _ *product.Publication) { q := *p; p.AtStations = &q }, false},
+		"coupling":      {func(p *product.Product, _ *product.Publication) { p.Coupling = "ecc-q" }, false},
+		"leads read":    {func(p *product.Product, _ *product.Publication) { p.LeadsRead = "48h" }, false},
+		"fields":        {func(p *product.Product, _ *product.Publication) { p.Fields = p.Fields[1:] }, false},
+	} {
+		dir := t.TempDir()
+		if err := manifest.Write(dir, recorded(old)); err != nil {
+			t.Fatal(err)
+		}
+		want := recorded(func(p *product.Product, pub *product.Publication) {
+			old(p, pub)
+			c.change(p, pub)
+		})
+		if got, err := product.FindPublished(dir, want, product.OverwriteSame, ""); err != nil || (got != nil) != c.there {
+			t.Errorf("%s: found %v, %v", name, got != nil, err)
+		}
+		if _, err := product.FindPublished(dir, want, product.OverwriteNever, ""); (err == nil) != c.there || err != nil && exit.CodeOf(err) != exit.CannotWrite {
+			t.Errorf("%s, never: %v", name, err)
+		}
+	}
+}
+
+// TestNotADirectory: a file where the directory of products should be is an error, not an initialisation that is to be made.
+func TestNotADirectory(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "2026010100")
+	if err := os.WriteFile(file, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	want := recorded(func(*product.Product, *product.Publication) {})
+	if got, err := product.FindPublished(file, want, product.OverwriteSame, ""); got != nil || exit.CodeOf(err) != exit.CannotWrite || !strings.Contains(err.Error(), "not a directory") {
+		t.Errorf("%v, %v, want exit 73", got, err)
+	}
+}
+
+// TestManifestOfAPublication: the status, the counts of members and the forms of a manifest, and what stations have of them.
+func TestManifestOfAPublication(t *testing.T) {
+	type change = func(p *product.Product, pub *product.Publication)
+	for name, c := range map[string]struct {
+		change             change
+		status             string
+		complete, expected int
+	}{
+		"usual":                     {func(*product.Product, *product.Publication) {}, manifest.OK, 5, 5},
+		"a member is missing":       {func(_ *product.Product, pub *product.Publication) { pub.MissingMembers = missing(5) }, manifest.Degraded, 5, 5},
+		"one of those is damaged":   {func(_ *product.Product, pub *product.Publication) { pub.CompleteMembers = 4 }, manifest.Degraded, 4, 5},
+		"more are expected":         {func(_ *product.Product, pub *product.Publication) { pub.ExpectedMembers = 6 }, manifest.Degraded, 5, 6},
+		"more are complete":         {func(_ *product.Product, pub *product.Publication) { pub.CompleteMembers = 6 }, manifest.OK, 6, 5},
+		"degraded for other causes": {func(_ *product.Product, pub *product.Publication) { pub.Degraded = true }, manifest.Degraded, 5, 5},
+	} {
+		m := recorded(c.change)
+		if m.Status != c.status || m.MembersComplete != c.complete || m.MembersExpected != c.expected || m.MembersMissing == nil || m.Stations != "" {
+			t.Errorf("%s: %+v", name, m)
+		}
+	}
+	m := recorded(func(p *product.Product, pub *product.Publication) {
+		pub.Formats = []product.Format{product.Zarr, product.NetCDF, product.Zarr}
+		q := *p
+		q.Locations = make([]ensemble.Station, 2)
+		p.AtStations = &q
+	})
+	if !reflect.DeepEqual(m.Formats, []product.Format{product.NetCDF, product.Zarr}) || m.Profile != "xarray" || m.Longitude != "keep" || !strings.HasPrefix(m.Stations, "2, sha256:") {
+		t.Errorf("%+v", m)
+	}
+}
