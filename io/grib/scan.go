@@ -42,7 +42,7 @@ func scan(ctx context.Context, r io.ReaderAt, size int64, visit visitor) (Result
 	w := newReadBuffer(r, size)
 	junkFrom := int64(0)
 	off := int64(0)
-	for off < size && len(res.Faults) < maxFaults {
+	for len(res.Faults) < maxFaults {
 		if err := ctx.Err(); err != nil {
 			return res, err
 		}

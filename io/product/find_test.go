@@ -1,6 +1,8 @@
 package product_test
 
 import (
+	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -8,8 +10,11 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/faultfs"
 	"github.com/ensemble-weather/ensemble/internal/manifest"
 	"github.com/ensemble-weather/ensemble/io/product"
 )
@@ -160,5 +165,88 @@ func TestManifestOfAPublication(t *testing.T) {
 	})
 	if !reflect.DeepEqual(m.Formats, []product.Format{product.NetCDF, product.Zarr}) || m.Profile != "xarray" || m.Longitude != "keep" || !strings.HasPrefix(m.Stations, "2, sha256:") {
 		t.Errorf("%+v", m)
+	}
+}
+
+// TestContentsOfOthers: fields of a manifest that are not written as this program writes them are passed over.
+func TestContentsOfOthers(t *testing.T) {
+	m := &product.Manifest{Fields: []string{"t 850hPa 48h", "", "t 850hPa soon spread", "t 850hPa 48h quantile 0.1"}}
+	if kinds, leads := m.Contents(); !reflect.DeepEqual(kinds, []product.Kind{product.Quantile}) || !reflect.DeepEqual(leads, []ensemble.Lead{testLead}) {
+		t.Errorf("kinds %v, leads %v", kinds, leads)
+	}
+}
+
+// TestKindsOfSources: what the existing products were made from, and whether that is of the model or of the input. Moved inputs do not count.
+func TestKindsOfSources(t *testing.T) {
+	for other, c := range map[string]struct {
+		change func(p *product.Product, pub *product.Publication)
+		model  bool
+	}{
+		"another initialisation": {func(p *product.Product, _ *product.Publication) {
+			p.Init = ensemble.InitAt(testInit.Add(6 * time.Hour))
+		}, false},
+		"another model":                  {func(p *product.Product, _ *product.Publication) { p.ModelChecksum = "sha256:01" }, true},
+		"another training configuration": {func(_ *product.Product, pub *product.Publication) { pub.ConfigChecksum = "sha256:c1" }, true},
+		"another version of the program": {func(p *product.Product, _ *product.Publication) { p.Version = "0.2.0" }, true},
+		"other members":                  {func(p *product.Product, _ *product.Publication) { p.Members = p.Members[1:] }, false},
+	} {
+		dir := t.TempDir()
+		if err := manifest.Write(dir, recorded(func(*product.Product, *product.Publication) {})); err != nil {
+			t.Fatal(err)
+		}
+		_, err := product.FindPublished(dir, recorded(func(p *product.Product, pub *product.Publication) {
+			p.Inputs = []manifest.File{{Path: "moved.grib2", Size: 12, SHA256: "ab12"}}
+			c.change(p, pub)
+		}), product.OverwriteSame, "")
+		var e *product.OtherSource
+		if !errors.As(err, &e) || !reflect.DeepEqual(e.Differences, []string{other}) || e.Model != c.model || e.Inputs != "" {
+			t.Errorf("%s: %v, %+v", other, err, e)
+		}
+	}
+}
+
+// TestFault21FileByFile: in a directory with a file of others products are replaced file by file. An error at any operation is reported; the
+// directory then has whole products or no manifest, the next command replaces them, and the file stays.
+func TestFault21FileByFile(t *testing.T) {
+	p := testProduct(globe(ensemble.SourceOrder{}))
+	p.Fields = p.Fields[:1]
+	root := t.TempDir()
+	dir := filepath.Join(root, "2026010100")
+	pub := product.Publication{Formats: []product.Format{product.Zarr}, Overwrite: product.OverwriteAlways}
+	replace := func() error {
+		_, _, err := product.Publish(context.Background(), nil, root, p, pub)
+		return err
+	}
+	note := filepath.Join(dir, "note.txt")
+	if err := errors.Join(replace(), os.WriteFile(note, []byte("mine"), 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	for n := 1; ; n++ {
+		s, restore := faultfs.Use(faultfs.Fault{N: n, Of: faultfs.Changing, Err: unix.ENOSPC})
+		err := replace()
+		restore()
+		if len(s.Injected()) == 0 {
+			if err != nil {
+				t.Error(err)
+			}
+			return
+		}
+		op := s.Injected()[0]
+		if err != nil && !errors.Is(err, unix.ENOSPC) || err == nil && op.Kind != faultfs.Remove {
+			t.Errorf("%v: %v", op, err)
+		}
+		if m, err := product.ReadManifest(dir); err == nil {
+			if err := m.Verify(dir); err != nil {
+				t.Errorf("%v: %v", op, err)
+			}
+		} else if !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("%v: %v", op, err)
+		}
+		if err := replace(); err != nil {
+			t.Errorf("%v: then %v", op, err)
+		}
+		if text, err := os.ReadFile(note); err != nil || string(text) != "mine" {
+			t.Errorf("%v: the file of others is %q, %v", op, text, err)
+		}
 	}
 }

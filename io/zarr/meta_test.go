@@ -122,6 +122,7 @@ func TestOddMetadata2(t *testing.T) {
 	}
 	dims := []byte(`{"_ARRAY_DIMENSIONS": ["y", "x"], "units": "K"}`)
 	for _, c := range []struct{ text, word string }{
+		{"{", "unexpected end"},
 		{string(document(`"zarr_format": 2`, `"zarr_format": 3`)), "zarr_format is 3 in a .zarray"},
 		{string(document(`"order"`, `"dimension_separator": "-", "order"`)), `dimension_separator is "-"`},
 		{string(document(`"filters": null`, `"filters": [7]`)), "cannot unmarshal"},
