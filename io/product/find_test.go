@@ -86,7 +86,7 @@ func TestDegradedAreReplaced(t *testing.T) {
 	}
 }
 
-// TestFormsDiffer: products that differ from the existing ones in a property of their form are made again; a part of the formats is there.
+// TestFormsDiffer: products that differ from the existing ones in a property of their form are recomputed; a part of the formats is there.
 func TestFormsDiffer(t *testing.T) {
 	type change = func(p *product.Product, pub *product.Publication)
 	old := func(_ *product.Product, pub *product.Publication) {

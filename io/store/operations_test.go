@@ -328,7 +328,7 @@ func TestValidate(t *testing.T) {
 		t.Errorf("opened: %v", err)
 	}
 	if r := write(t, dir, p, Options{}); r.Reused == 0 {
-		t.Error("the shards were made again")
+		t.Error("the shards were recomputed")
 	}
 }
 
@@ -386,7 +386,7 @@ func TestUnfinishedStores(t *testing.T) {
 	}
 }
 
-// TestJournal: a shard is taken over only if it agrees with its journal; of a damaged one it is made again.
+// TestJournal: a shard is taken over only if it agrees with its journal; of a damaged one it is recomputed.
 func TestJournal(t *testing.T) {
 	p, _ := plan(Int16, 7)
 	o := sizes(p)
