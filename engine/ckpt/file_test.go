@@ -66,7 +66,7 @@ func TestEntries(t *testing.T) {
 	u8 := func(name string, n int) Tensor { return Tensor{name, []int{n}, make([]uint8, n)} }
 	f32 := func(name string, n int) Tensor { return Tensor{name, []int{n}, make([]float32, n)} }
 	path := filepath.Join(t.TempDir(), "x.safetensors")
-	if err := WriteFile(path, []Tensor{f32("first", 1), u8("a#bitmap", 1), f32("a#values", 0), u8("b#bitmap", 1), f32("b#values", 0), f32("c#values", 2), u8("d#bitmap", 1), u8("d#values", 0), f32("d#scales", 2), f32("last", 1)},
+	if err := WriteFile(path, []Tensor{f32("first", 1), u8("a#bitmap", 1), f32("a#values", 0), u8("b#bitmap", 1), f32("b#values", 0), f32("c#values", 2), u8("d#bitmap", 1), u8("d#values", 0), f32("d#scales", 2), u8("e#bitmap", 1), f32("last", 1)},
 		map[string]string{shapeMetadata + "a": "[2,3]", shapeMetadata + "b": "[99]", shapeMetadata + "d": "[2]"}); err != nil {
 		t.Fatal(err)
 	}
@@ -79,7 +79,7 @@ func TestEntries(t *testing.T) {
 	for _, e := range f.Entries() {
 		got = append(got, fmt.Sprint(e.Name, e.DType, e.Shape))
 	}
-	if want := []string{"firstF32[1]", "aF32[2 3]", "c#valuesF32[2]", "dF32[2]", "lastF32[1]"}; !slices.Equal(got, want) {
+	if want := []string{"firstF32[1]", "aF32[2 3]", "c#valuesF32[2]", "dF32[2]", "e#bitmapU8[1]", "lastF32[1]"}; !slices.Equal(got, want) {
 		t.Errorf("listed %q, want %q", got, want)
 	}
 	if e, ok := f.Find("b"); ok {

@@ -22,6 +22,7 @@ type Options struct {
 	TimeOut time.Duration     // of the tests of one mutant, which are then taken to have noticed it; 0: a minute and ten times the usual time
 	Files   []string          // base names of the files that are changed; nil: all
 	Only    func(Mutant) bool // the mutants that are drawn from; nil: all
+	Skip    string            // names of tests that are not run, as -skip of go test
 	Found   func(Mutant)      // called with each survivor as it is found; nil: not
 }
 
@@ -49,7 +50,7 @@ func Run(ctx context.Context, pkg string, o Options) (Report, error) {
 		return Report{}, err
 	}
 	defer os.RemoveAll(dir)
-	r := runner{pkg: pkg, dir: dir, timeOut: o.TimeOut}
+	r := runner{pkg: pkg, dir: dir, timeOut: o.TimeOut, skip: o.Skip}
 	if err := r.prepare(ctx); err != nil {
 		return Report{}, err
 	}
@@ -103,6 +104,7 @@ func Run(ctx context.Context, pkg string, o Options) (Report, error) {
 type runner struct {
 	pkg, dir string
 	timeOut  time.Duration
+	skip     string
 	files    []string
 	reached  map[string][][2]int // lines that tests reach, by base name of the file: first and last of each block
 }
@@ -126,14 +128,14 @@ func (r *runner) prepare(ctx context.Context) error {
 		r.files = append(r.files, filepath.Join(lines[0], name))
 	}
 	profile := filepath.Join(r.dir, "cover.out")
-	if out, err := r.goCommand(ctx, "test", "-vet=off", "-count=1", "-coverprofile", profile, r.pkg).CombinedOutput(); err != nil {
+	if out, err := r.goCommand(ctx, "test", "-vet=off", "-count=1", "-skip", r.skip, "-coverprofile", profile, r.pkg).CombinedOutput(); err != nil {
 		return fmt.Errorf("the tests of %s fail without a change: %w\n%s", r.pkg, err, out)
 	}
 	if err := r.readProfile(profile); err != nil {
 		return err
 	}
 	began := time.Now()
-	if out, err := r.goCommand(ctx, "test", "-vet=off", "-count=1", r.pkg).CombinedOutput(); err != nil {
+	if out, err := r.goCommand(ctx, "test", "-vet=off", "-count=1", "-skip", r.skip, r.pkg).CombinedOutput(); err != nil {
 		return fmt.Errorf("the tests of %s fail without a change: %w\n%s", r.pkg, err, out)
 	}
 	if r.timeOut == 0 {
@@ -228,7 +230,7 @@ func (r *runner) test(ctx context.Context, m Mutant) (outcome, error) {
 	}
 	limited, cancel := context.WithTimeout(ctx, r.timeOut)
 	defer cancel()
-	cmd := exec.CommandContext(limited, binary, "-test.failfast")
+	cmd := exec.CommandContext(limited, binary, "-test.failfast", "-test.skip", r.skip)
 	cmd.Dir = filepath.Dir(m.File)
 	cmd.Env = append(os.Environ(), "TMPDIR="+r.dir, "GOMAXPROCS=2", "GOMEMLIMIT=2GiB")
 	cmd.WaitDelay = time.Second // children of the tests may hold its output

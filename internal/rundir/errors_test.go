@@ -464,3 +464,79 @@ func TestManifestErrors(t *testing.T) {
 		t.Errorf("a run with half a manifest: %v", err)
 	}
 }
+
+// TestSecondClose: to close a run that has replaced another one again does not touch the run that came after it.
+func TestSecondClose(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "run")
+	run(t, dir, "one")
+	first := open(t, dir, Options{Overwrite: true}, Fresh)
+	if err := errors.Join(first.WriteConfig([]byte("first"), nil), first.Close()); err != nil {
+		t.Fatal(err)
+	}
+	second := open(t, dir, Options{Overwrite: true}, Fresh)
+	if err := errors.Join(second.WriteConfig([]byte("second"), nil), first.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if text, err := os.ReadFile(second.File("config.effective.yaml")); err != nil || string(text) != "second" {
+		t.Errorf("the configuration is %q, %v", text, err)
+	}
+	if err := errors.Join(second.CheckLease(), second.Close()); err != nil {
+		t.Error(err)
+	}
+	if text, err := os.ReadFile(second.File("config.effective.yaml")); err != nil || string(text) != "old" {
+		t.Errorf("after both, which had no checkpoint, the configuration is %q, %v", text, err)
+	}
+}
+
+// TestUnknownState: if it cannot be determined whether a run was set aside, a run does not begin, and the old one comes back later.
+func TestUnknownState(t *testing.T) {
+	for _, name := range []string{replacingDir, replacedDir, "LATEST", manifest.Name} {
+		root := t.TempDir()
+		old, dir := replacement(t, root), filepath.Join(root, "run")
+		if err := (&Dir{Path: dir}).setAside(); err != nil {
+			t.Fatal(err)
+		}
+		s, restore := faultfs.Use(faultfs.Fault{N: 1, Of: []faultfs.Kind{faultfs.Stat}, At: func(o faultfs.Operation) bool { return filepath.Base(o.Path) == name }, Err: unix.EIO})
+		_, _, err := Open(dir, Options{Overwrite: true})
+		restore()
+		if len(s.Injected()) != 1 || exit.CodeOf(err) != exit.IO || !errors.Is(err, unix.EIO) {
+			t.Errorf("%s: %d errors, %v, want exit 74", name, len(s.Injected()), err)
+		}
+		if isNew, err := oldOrNew(dir, old); isNew || err != nil {
+			t.Errorf("%s: the new run: %v, %v", name, isNew, err)
+		}
+	}
+}
+
+// TestLeftoversThatStay: a temporary file of a killed process that cannot be removed is an error, in whatever folder it is.
+func TestLeftoversThatStay(t *testing.T) {
+	for _, name := range []string{".manifest.json.partial-1", "model/.w.partial-1", "model/z/.w.partial-1"} {
+		dir := filepath.Join(t.TempDir(), "run")
+		run(t, dir, "")
+		file := filepath.Join(dir, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, nil, 0o644)); err != nil {
+			t.Fatal(err)
+		}
+		_, restore := faultfs.Use(faultfs.Fault{N: 1, Of: []faultfs.Kind{faultfs.Remove}, At: func(o faultfs.Operation) bool { return o.Path == file }, Err: unix.EIO})
+		_, _, err := Open(dir, Options{Resume: true})
+		restore()
+		if !errors.Is(err, unix.EIO) || exit.CodeOf(err) != exit.IO {
+			t.Errorf("%s: %v, want exit 74", name, err)
+		}
+		open(t, dir, Options{Resume: true}, Resuming)
+		if _, err := os.Stat(file); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestUnwritableEnvironment: a record that JSON cannot represent is an error, and leaves no file.
+func TestUnwritableEnvironment(t *testing.T) {
+	d := open(t, t.TempDir(), Options{}, Fresh)
+	if err := d.WriteEnvironment(Environment{Start: time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC)}); err == nil || !strings.Contains(err.Error(), "year") {
+		t.Errorf("got %v", err)
+	}
+	if _, err := os.Stat(d.File("environment.json")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the file: %v", err)
+	}
+}

@@ -181,15 +181,13 @@ func quote(s string) []byte {
 
 // encode returns v as JSON, with strings for NaN and infinities.
 func encode(v any) ([]byte, error) {
-	if x, ok := number(v); ok {
-		switch {
-		case math.IsNaN(x):
-			return []byte(`"nan"`), nil
-		case math.IsInf(x, 1):
-			return []byte(`"inf"`), nil
-		case math.IsInf(x, -1):
-			return []byte(`"-inf"`), nil
-		}
+	switch x, _ := number(v); {
+	case math.IsNaN(x):
+		return []byte(`"nan"`), nil
+	case math.IsInf(x, 1):
+		return []byte(`"inf"`), nil
+	case math.IsInf(x, -1):
+		return []byte(`"-inf"`), nil
 	}
 	return json.Marshal(v)
 }

@@ -227,10 +227,9 @@ func (d *Dir) Close() error {
 	if d.lease == nil {
 		return err
 	}
-	if d.replaces && d.lease.CheckHeld() == nil {
+	if d.replaces && d.lease.CheckHeld() == nil { // it is not, after an earlier Close
 		err = errors.Join(err, exit.CreateError(d.Path, d.settle()))
 	}
-	d.replaces = false
 	err = errors.Join(err, d.lease.Release())
 	if names, e := d.content(); e == nil && len(names) == 0 && d.created {
 		filesystem.Remove(d.Path) // fails if another process uses it already

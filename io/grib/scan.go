@@ -42,7 +42,7 @@ func scan(ctx context.Context, r io.ReaderAt, size int64, visit visitor) (Result
 	w := newReadBuffer(r, size)
 	junkFrom := int64(0)
 	off := int64(0)
-	for off < size && len(res.Faults) < maxFaults {
+	for len(res.Faults) < maxFaults {
 		if err := ctx.Err(); err != nil {
 			return res, err
 		}
@@ -53,6 +53,7 @@ func scan(ctx context.Context, r io.ReaderAt, size int64, visit visitor) (Result
 		if start < 0 {
 			break
 		}
+		res.between(r, junkFrom, start)
 		number := len(res.Messages) + len(res.Faults) + 1
 		m, fault, err := parseMessage(w, start)
 		if err != nil {
@@ -77,9 +78,6 @@ func scan(ctx context.Context, r io.ReaderAt, size int64, visit visitor) (Result
 			}
 			continue
 		}
-		if res.between(r, junkFrom, start) {
-			m.Number++
-		}
 		res.Messages = append(res.Messages, m)
 		off = start + m.Length
 		junkFrom = off
@@ -89,21 +87,18 @@ func scan(ctx context.Context, r io.ReaderAt, size int64, visit visitor) (Result
 }
 
 // between records what lies between two messages: nothing, padding or junk. Zeros of the length of the message before them are
-// a message that was overwritten, which lost reports.
-func (res *Result) between(r io.ReaderAt, from, to int64) (lost bool) {
+// a message that was overwritten.
+func (res *Result) between(r io.ReaderAt, from, to int64) {
 	if to <= from || !isJunk(res.Faults, from) {
-		return false
+		return
 	}
 	if n := len(res.Messages); n > 0 && to-from == res.Messages[n-1].Length && isZero(r, from, to) {
 		f := faultf("zeros in place of a message", "%d bytes are zero, as many as the message before them has", to-from)
 		f.Message, f.Offset = len(res.Messages)+len(res.Faults)+1, from
 		res.Faults = append(res.Faults, f)
-		return true
-	}
-	if !isPadding(r, from, to) {
+	} else if !isPadding(r, from, to) {
 		res.Junk = append(res.Junk, Junk{from, to - from})
 	}
-	return false
 }
 
 // maxPadding bounds the zeros with which archives fill blocks.

@@ -178,7 +178,7 @@ func parseArray2(path string, text, attrs []byte) (*Array, error) {
 	var xarray struct {
 		Dims []string `json:"_ARRAY_DIMENSIONS"`
 	}
-	if len(attrs) > 0 && unmarshal(attrs, &xarray) == nil {
+	if unmarshal(attrs, &xarray) == nil {
 		a.Dims = xarray.Dims
 	}
 	delete(a.Attrs, "_ARRAY_DIMENSIONS")

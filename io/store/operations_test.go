@@ -1,0 +1,429 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/faultfs"
+	"github.com/ensemble-weather/ensemble/internal/manifest"
+	"github.com/ensemble-weather/ensemble/internal/testseed"
+)
+
+// TestEachOperation: whatever operation on files fails while a store is written, over an unfinished one or another one, the store is complete
+// or it is an error with exit 73 or 74, and the same command completes it.
+func TestEachOperation(t *testing.T) {
+	p, _ := plan(Int16, 4)
+	o := sizes(p)
+	o.Workers, o.Overwrite = 1, true
+	p.InputChecksums = []InputChecksum{{Path: "a", SHA256: "00"}}
+	fresh := t.TempDir()
+	write(t, fresh, p, o)
+	want := digests(t, fresh)
+	rng := rand.New(rand.NewPCG(testseed.Of(t), 0))
+	for name, before := range map[string]func(dir string){
+		"fresh": func(string) {},
+		"unfinished": func(dir string) {
+			ctx, cancel := context.WithCancel(context.Background())
+			begun := o
+			begun.Progress = func(int, int) { cancel() }
+			if _, err := Write(ctx, dir, p, begun); err == nil {
+				t.Fatal("not interrupted")
+			}
+		},
+		"another": func(dir string) {
+			q, _ := plan(BFloat16, 2)
+			write(t, dir, q, sizes(q))
+		},
+	} {
+		const step = 25 // one operation of 25
+		for n := 1 + rng.IntN(step); ; n += step {
+			dir := t.TempDir()
+			before(dir)
+			s, restore := faultfs.Use(faultfs.Fault{N: n, Err: unix.EIO})
+			_, err := Write(context.Background(), dir, p, o)
+			restore()
+			hit := s.Injected()
+			if len(hit) == 0 {
+				if err != nil {
+					t.Error(err)
+				}
+				break
+			}
+			op := fmt.Sprintf("%s: %s of %s", name, hit[0].Kind, hit[0].Path)
+			if code := exit.CodeOf(err); err != nil && code != exit.IO && code != exit.CannotWrite {
+				t.Errorf("%s fails: %v", op, err)
+			}
+			changing := slices.Contains([]faultfs.Kind{faultfs.Create, faultfs.Write, faultfs.Sync, faultfs.SyncDir, faultfs.Rename, faultfs.Mkdir}, hit[0].Kind)
+			if lease := strings.Contains(hit[0].Path, "run.lock"); err == nil && changing && !lease {
+				t.Errorf("%s fails, and it is no error", op)
+			}
+			if _, err := Write(context.Background(), dir, p, o); err != nil {
+				t.Errorf("%s fails: then %v", op, err)
+			}
+			if got := digests(t, dir); got != want {
+				t.Errorf("%s fails: then\n%s\nwant\n%s", op, got, want)
+			}
+		}
+	}
+}
+
+// TestPlanRefusals: plans and options that are refused before anything is written.
+func TestPlanRefusals(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(p *Plan, o *Options)
+		want   string
+	}{
+		"workers":                         {func(_ *Plan, o *Options) { o.Workers = -1 }, "negative"},
+		"memory":                          {func(_ *Plan, o *Options) { o.Memory = -1 }, "negative"},
+		"shards":                          {func(_ *Plan, o *Options) { o.ShardSize = -1 }, "negative"},
+		"bands":                           {func(_ *Plan, o *Options) { o.BandSize = -1 }, "negative"},
+		"a lead":                          {func(p *Plan, _ *Options) { p.Axes.Leads[1] = ensemble.Lead(90 * time.Millisecond) }, "not an integer number of seconds"},
+		"a lead of analyses":              {func(p *Plan, _ *Options) { p.AnalysisLeads[0] = ensemble.Lead(1500 * time.Millisecond) }, "not an integer number of seconds"},
+		"an initialisation":               {func(p *Plan, _ *Options) { p.Inits[0] = ensemble.InitAt(time.Unix(0, 5)) }, "not an integer number of seconds"},
+		"analyses without leads":          {func(p *Plan, _ *Options) { p.AnalysisLeads = nil }, "at 0 leads"},
+		"analyses of another variable":    {func(p *Plan, _ *Options) { p.AnalysisVariables = []string{"u"} }, "which the forecasts lack"},
+		"a variable twice":                {func(p *Plan, _ *Options) { p.Axes.Variables[1] = "t" }, "variable t is listed twice"},
+		"a member twice":                  {func(p *Plan, _ *Options) { p.Members[1] = 0 }, "member 0 is listed twice"},
+		"a lead twice":                    {func(p *Plan, _ *Options) { p.Axes.Leads[1] = 0 }, "lead 0 is listed twice"},
+		"an analysed variable twice":      {func(p *Plan, _ *Options) { p.AnalysisVariables = []string{"gh", "gh"} }, "analysed variable gh is listed twice"},
+		"a lead of analyses twice":        {func(p *Plan, _ *Options) { p.AnalysisLeads[1] = p.AnalysisLeads[0] }, "lead of an analysis 129600 is listed twice"},
+		"no grid":                         {func(p *Plan, _ *Options) { p.Grid = nil }, "no grid"},
+		"a grid without rows":             {func(p *Plan, _ *Options) { p.Grid = grid(p, 0, 5) }, "a grid of 0 rows of 5"},
+		"a grid without columns":          {func(p *Plan, _ *Options) { p.Grid = grid(p, 11, 0) }, "a grid of 11 rows of 0"},
+		"a grid with too many rows":       {func(p *Plan, _ *Options) { p.Grid = grid(p, maxCount+1, 5) }, "rows of 5"},
+		"a grid with too many columns":    {func(p *Plan, _ *Options) { p.Grid = grid(p, 11, maxCount+1) }, "a grid of 11 rows of 16777217"},
+		"a latitude too few":              {func(p *Plan, _ *Options) { p.Grid = grid(p, 12, 5) }, "11 latitudes and 5 longitudes, want 12 and 5"},
+		"a longitude too few":             {func(p *Plan, _ *Options) { p.Grid = grid(p, 11, 6) }, "11 latitudes and 5 longitudes, want 11 and 6"},
+		"rows and columns of a projected": {func(p *Plan, _ *Options) { p.Grid = grid(p, 11, 5); p.Grid.Kind = ensemble.Projected }, "11 latitudes and 5 longitudes, want 55 and 55"},
+		"x of another length": {func(p *Plan, _ *Options) {
+			p.Grid = grid(p, 11, 5)
+			p.Grid.X, p.Grid.Y = make([]float64, 4), make([]float64, 11)
+		}, "4 x and 11 y coordinates, want 5 and 11"},
+		"y of another length": {func(p *Plan, _ *Options) {
+			p.Grid = grid(p, 11, 5)
+			p.Grid.X, p.Grid.Y = make([]float64, 5), make([]float64, 10)
+		}, "5 x and 10 y coordinates, want 5 and 11"},
+		"x without y": {func(p *Plan, _ *Options) { p.Grid = grid(p, 11, 5); p.Grid.X = make([]float64, 5) }, "5 x and 0 y coordinates"},
+	} {
+		p, _ := plan(Float32, 2)
+		o := Options{}
+		c.change(&p, &o)
+		dir := filepath.Join(t.TempDir(), "store")
+		if _, err := Write(context.Background(), dir, p, o); exit.CodeOf(err) != exit.Usage || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want exit 64 and %q", name, err, c.want)
+		}
+		if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("%s: the folder: %v", name, err)
+		}
+	}
+	for name, kind := range map[string]ensemble.GridKind{"regular": ensemble.RegularLatLon, "Gaussian": ensemble.RegularGaussian} {
+		p, _ := plan(Float32, 2)
+		g := grid(&p, 11, 5)
+		g.Kind, g.X, g.Y = kind, make([]float64, 5), make([]float64, 11)
+		if err := checkGrid(g); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if err := checkGrid(&ensemble.Grid{Kind: ensemble.Points, NX: 1, NY: 1, Lat: []float64{1}, Lon: []float64{2}}); err != nil {
+		t.Error(err)
+	}
+}
+
+// grid is the grid of a plan with other numbers of rows and columns, and its coordinates.
+func grid(p *Plan, ny, nx int) *ensemble.Grid {
+	g := *p.Grid
+	g.NY, g.NX = ny, nx
+	return &g
+}
+
+// TestIdentity: what determines the values of a store determines its identity; version, warnings and places of the inputs do not.
+func TestIdentity(t *testing.T) {
+	identity := func(change func(p *Plan, o *Options)) string {
+		p, _ := plan(Float32, 2)
+		o := Options{}
+		change(&p, &o)
+		w, err := newWriter("", p, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return w.meta.Identity
+	}
+	want := identity(func(*Plan, *Options) {})
+	for name, change := range map[string]func(p *Plan, o *Options){
+		"version": func(p *Plan, _ *Options) { p.Version = "other" }, "warnings": func(p *Plan, _ *Options) { p.Warnings = []string{"w"} }, "a moved input": func(p *Plan, _ *Options) { p.Inputs[0].Path = "b" },
+		"workers": func(_ *Plan, o *Options) { o.Workers = 7 },
+	} {
+		if identity(change) != want {
+			t.Errorf("%s changes the identity", name)
+		}
+	}
+	for name, change := range map[string]func(p *Plan, o *Options){
+		"an input": func(p *Plan, _ *Options) { p.Inputs[0].SHA256 = "01" }, "another input": func(p *Plan, _ *Options) { p.Inputs = append(p.Inputs, manifest.File{Path: "b", SHA256: "02"}) },
+		"storage": func(p *Plan, _ *Options) { p.Storage = Int16 }, "interpolation": func(p *Plan, _ *Options) { p.Interpolation = "bilinear" }, "a member": func(p *Plan, _ *Options) { p.Members = p.Members[:2] },
+		"a lead": func(p *Plan, _ *Options) { p.Axes.Leads[1]++; p.Axes.Leads[1] += ensemble.Lead(time.Second) - 1 }, "the unit": func(p *Plan, _ *Options) { p.Forecasts.Entries[len(p.Forecasts.Entries)-1].Kind.Unit = "degC" },
+		"sizes of shards": func(_ *Plan, o *Options) { o.ShardSize = 1 }, "an initialisation": func(p *Plan, _ *Options) { p.Inits = p.Inits[:1] },
+	} {
+		if got := identity(change); got == want || len(got) != 64 {
+			t.Errorf("%s: the identity is %s, of the original %s", name, got, want)
+		}
+	}
+}
+
+// TestSize: the size that is stated before is that of the shards.
+func TestSize(t *testing.T) {
+	p, _ := plan(Int16, 7)
+	p.Forecasts.Entries, p.Analyses.Entries = nil, nil
+	stated, err := Size(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, _ = plan(Int16, 7)
+	dir := t.TempDir()
+	r := write(t, dir, p, Options{})
+	var bytes int64
+	for _, s := range r.Meta.Shards {
+		st, err := os.Stat(filepath.Join(dir, s.Path))
+		if err != nil {
+			t.Fatal(err)
+		}
+		bytes += st.Size()
+	}
+	if stated != bytes || r.Meta.Bytes() != bytes {
+		t.Errorf("%d bytes were stated, %d are recorded, of %d", stated, r.Meta.Bytes(), bytes)
+	}
+	p.Members = nil
+	if _, err := Size(p); exit.CodeOf(err) != exit.Usage {
+		t.Errorf("an invalid plan: %v", err)
+	}
+}
+
+// ordered notes the positions of the requested entries.
+type ordered struct {
+	*synthetic
+	mu  sync.Mutex
+	all [][]ensemble.Entry
+}
+
+// Read notes a request.
+func (r *ordered) Read(ctx context.Context, entries []ensemble.Entry, visit func(int, *ensemble.Field) error) error {
+	r.mu.Lock()
+	r.all = append(r.all, slices.Clone(entries))
+	r.mu.Unlock()
+	return r.synthetic.Read(ctx, entries, visit)
+}
+
+// TestFilesAreReadInOrder: the fields of an initialisation are requested file by file, in their order in it, whatever that of the catalogue is.
+func TestFilesAreReadInOrder(t *testing.T) {
+	p, s := plan(Float32, 3)
+	for i := range p.Forecasts.Entries {
+		e := &p.Forecasts.Entries[i]
+		e.File, e.Message = fmt.Sprintf("file %d", i%3), 1000-i
+	}
+	src := &ordered{synthetic: s}
+	p.Forecasts.Reader = src
+	write(t, t.TempDir(), p, Options{Workers: 1})
+	n := 0
+	for _, entries := range src.all {
+		n += len(entries)
+		if !slices.IsSortedFunc(entries, func(a, b ensemble.Entry) int {
+			if c := strings.Compare(a.File, b.File); c != 0 {
+				return c
+			}
+			return a.Message - b.Message
+		}) {
+			t.Error("entries are not in the order of their files")
+		}
+	}
+	if n != len(p.Forecasts.Entries) {
+		t.Errorf("%d fields were read, want each of %d once", n, len(p.Forecasts.Entries))
+	}
+}
+
+// TestResult: what Write returns and records: files, checksums, warnings, progress, the lists of inputs, and nothing of the unfinished store.
+func TestResult(t *testing.T) {
+	defer unix.Umask(unix.Umask(0))
+	p, _ := plan(Int16, 7)
+	p.Warnings, p.Interpolation, p.InputChecksums = []string{"of the plan"}, "bilinear", []InputChecksum{{Path: "a", SHA256: "00"}}
+	o := sizes(p)
+	var mu sync.Mutex
+	var progress [][2]int
+	o.Workers = 2
+	o.Progress = func(done, all int) {
+		mu.Lock()
+		defer mu.Unlock()
+		progress = append(progress, [2]int{done, all})
+	}
+	o.Validate = func() ([]string, error) { return []string{"of the values"}, nil }
+	dir := filepath.Join(t.TempDir(), "a", "store")
+	r := write(t, dir, p, o)
+	if r.Complete || r.Reused != 0 || !slices.Equal(r.Meta.Warnings, []string{"of the plan", "of the values"}) || r.Meta.Interpolation != "bilinear" || r.Meta.Version != "test" {
+		t.Errorf("%+v", r)
+	}
+	slices.SortFunc(progress, func(a, b [2]int) int { return a[0] - b[0] })
+	if want := [][2]int{{1, 3}, {2, 3}, {3, 3}}; !reflect.DeepEqual(progress, want) {
+		t.Errorf("progress %v, want %v", progress, want)
+	}
+	var want []string
+	for _, name := range []string{metaName, indexName, manifest.SumsName, "shards/00000.bin", "shards/00001.bin", "shards/00002.bin"} {
+		want = append(want, filepath.Join(dir, name))
+	}
+	if !slices.Equal(r.Outputs, want) {
+		t.Errorf("outputs %q, want %q", r.Outputs, want)
+	}
+	cmd := exec.Command("sha256sum", "-c", "--strict", manifest.SumsName)
+	cmd.Dir = dir
+	if out, err := cmd.CombinedOutput(); err != nil || strings.Count(string(out), ": OK") != 4 {
+		t.Errorf("%v\n%s", err, out)
+	}
+	for name, mode := range map[string]os.FileMode{"": os.ModeDir | 0o777, shardDir: os.ModeDir | 0o777} {
+		if st, err := os.Stat(filepath.Join(dir, name)); err != nil || st.Mode() != mode {
+			t.Errorf("%s: %v, %v, want %v", name, st.Mode(), err, mode)
+		}
+	}
+	if got := ReadInputChecksums(dir); len(got) != 1 || got["a"].SHA256 != "00" {
+		t.Errorf("checksums of inputs %v", got)
+	}
+	s := open(t, dir, OpenOptions{})
+	if m := s.Meta; !reflect.DeepEqual(m.Axes(), p.Axes) || !reflect.DeepEqual(m.AnalysisLeads(), p.AnalysisLeads) || !reflect.DeepEqual(m.Inits(), p.Inits) || !reflect.DeepEqual(m.Variables, []Variable{{"t", "K"}, {"gh", "m"}}) {
+		t.Errorf("%+v", m)
+	}
+	again := write(t, dir, p, o)
+	if !again.Complete || again.Reused != 3 || len(progress) != 3 {
+		t.Errorf("again: %+v, progress %v", again, progress)
+	}
+	// The journal is left by an interruption after the last stage, and removed.
+	if err := os.MkdirAll(filepath.Join(dir, journalDir), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	write(t, dir, p, o)
+	if _, err := os.Stat(filepath.Join(dir, journalDir)); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the journal: %v", err)
+	}
+}
+
+// TestValidate: inputs that changed while they were read leave no store.
+func TestValidate(t *testing.T) {
+	p, _ := plan(Int16, 2)
+	dir := t.TempDir()
+	changed := errors.New("an input changed")
+	if _, err := Write(context.Background(), dir, p, Options{Validate: func() ([]string, error) { return nil, changed }}); !errors.Is(err, changed) {
+		t.Errorf("got %v", err)
+	}
+	if _, err := Open(context.Background(), dir, OpenOptions{}); exit.CodeOf(err) != exit.NotYet {
+		t.Errorf("opened: %v", err)
+	}
+	if r := write(t, dir, p, Options{}); r.Reused == 0 {
+		t.Error("the shards were recomputed")
+	}
+}
+
+// TestUnfinishedStores: an unfinished store of another plan is replaced if Overwrite is set only; files of the user stay.
+func TestUnfinishedStores(t *testing.T) {
+	begin := func(t *testing.T) string {
+		dir := t.TempDir()
+		p, _ := plan(Int16, 7)
+		o := sizes(p)
+		o.Workers = 1
+		ctx, cancel := context.WithCancel(context.Background())
+		o.Progress = func(int, int) { cancel() }
+		if _, err := Write(ctx, dir, p, o); !errors.Is(err, context.Canceled) {
+			t.Fatal(err)
+		}
+		return dir
+	}
+	other, _ := plan(BFloat16, 2)
+	dir := begin(t)
+	before := digests(t, dir)
+	if _, err := Write(context.Background(), dir, other, Options{}); exit.CodeOf(err) != exit.CannotWrite || !strings.Contains(err.Error(), "another unfinished store") {
+		t.Errorf("got %v, want exit 73", err)
+	}
+	if digests(t, dir) != before {
+		t.Error("a refusal changed the folder")
+	}
+	note := filepath.Join(dir, shardDir, "note.txt")
+	for _, name := range []string{note, filepath.Join(dir, shardDir, ".00007.bin.partial-1"), filepath.Join(dir, ".store.json.partial-1"), filepath.Join(dir, journalDir, ".00007.json.partial-1")} {
+		if err := os.WriteFile(name, []byte("mine"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(t, dir, other, Options{Overwrite: true})
+	if text, err := os.ReadFile(note); err != nil || string(text) != "mine" {
+		t.Errorf("a file of the user: %q, %v", text, err)
+	}
+	if err := os.Remove(note); err != nil {
+		t.Fatal(err)
+	}
+	fresh := t.TempDir()
+	write(t, fresh, other, Options{})
+	if got, want := digests(t, dir), digests(t, fresh); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+	// Files of a run that was killed before it wrote its plan.
+	dir = t.TempDir()
+	for _, name := range []string{"shards/00009.bin", indexName, manifest.SumsName, "journal/00009.json"} {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755), os.WriteFile(filepath.Join(dir, name), nil, 0o644)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(t, dir, other, Options{})
+	if got, want := digests(t, dir), digests(t, fresh); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+// TestJournal: a shard is taken over only if it agrees with its journal; of a damaged one it is recomputed.
+func TestJournal(t *testing.T) {
+	p, _ := plan(Int16, 7)
+	o := sizes(p)
+	o.Workers = 1
+	fresh := t.TempDir()
+	write(t, fresh, p, o)
+	want := digests(t, fresh)
+	for name, damage := range map[string]func(text string) string{
+		"another shard":    func(text string) string { return strings.Replace(text, "shards/00000.bin", "shards/00001.bin", 1) },
+		"another size":     func(text string) string { return strings.Replace(text, `"size": `, `"size": 1`, 1) },
+		"another checksum": func(text string) string { return strings.Replace(text, `"sha256": "`, `"sha256": "0`, 1) },
+		"half":             func(text string) string { return text[:len(text)/2] },
+	} {
+		dir := t.TempDir()
+		ctx, cancel := context.WithCancel(context.Background())
+		begun := o
+		begun.Progress = func(int, int) { cancel() }
+		if _, err := Write(ctx, dir, p, begun); !errors.Is(err, context.Canceled) {
+			t.Fatal(err)
+		}
+		path := filepath.Join(dir, journalName(0))
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		changed := damage(string(text))
+		if changed == string(text) {
+			t.Fatalf("%s: nothing was changed in\n%s", name, text)
+		}
+		if err := os.WriteFile(path, []byte(changed), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if r := write(t, dir, p, o); r.Reused != 0 {
+			t.Errorf("%s: %d shards were taken over", name, r.Reused)
+		}
+		if got := digests(t, dir); got != want {
+			t.Errorf("%s: got\n%s\nwant\n%s", name, got, want)
+		}
+	}
+}
