@@ -54,8 +54,8 @@ func resultsWithout(t *testing.T, k *Kind, mode engine.Mode, without string) (ou
 	return out
 }
 
-// distance is |a − b|₂/|b|₂; sameBits whether all values are equal.
-func distance(a, b []float32) (relative float64, sameBits bool) {
+// relativeDistance is |a − b|₂/|b|₂; sameBits whether all values are equal.
+func relativeDistance(a, b []float32) (relative float64, sameBits bool) {
 	var d, whole float64
 	for i := range a {
 		d += float64(a[i]-b[i]) * float64(a[i]-b[i])
@@ -83,8 +83,8 @@ func TestOptionalPassesOnKinds(t *testing.T) {
 				mode = engine.Infer
 			}
 			got := resultsWithout(t, k, mode, p.Name)
-			far, same := distance(got[0], whole[mode][0])
-			farGrad, sameGrad := distance(got[1], whole[mode][1])
+			far, same := relativeDistance(got[0], whole[mode][0])
+			farGrad, sameGrad := relativeDistance(got[1], whole[mode][1])
 			if far > 1e-5 || farGrad > 1e-3 || !(same && sameGrad) && p.Absence == pass.SameBits {
 				t.Errorf("%s, mode %d without %s (%v): results differ by %.1e, gradients by %.1e", k.Name, mode, p.Name, p.Absence, far, farGrad)
 			}

@@ -295,8 +295,8 @@ func TestResult(t *testing.T) {
 			t.Errorf("%s: %v, %v, want %v", name, st.Mode(), err, mode)
 		}
 	}
-	if got := ReadInputChecksums(dir); len(got) != 1 || got["a"].SHA256 != "00" {
-		t.Errorf("checksums of inputs %v", got)
+	if got, err := ReadInputChecksums(dir); err != nil || len(got) != 1 || got["a"].SHA256 != "00" {
+		t.Errorf("checksums of inputs %v, %v", got, err)
 	}
 	s := open(t, dir, OpenOptions{})
 	if m := s.Meta; !reflect.DeepEqual(m.Axes(), p.Axes) || !reflect.DeepEqual(m.AnalysisLeads(), p.AnalysisLeads) || !reflect.DeepEqual(m.Inits(), p.Inits) || !reflect.DeepEqual(m.Variables, []Variable{{"t", "K"}, {"gh", "m"}}) {
@@ -332,7 +332,7 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-// TestUnfinishedStores: an unfinished store of another plan is replaced if Overwrite is set only; files of the user stay.
+// TestUnfinishedStores: an unfinished store of another plan is replaced only if Overwrite is set and the folder has no files of the user.
 func TestUnfinishedStores(t *testing.T) {
 	begin := func(t *testing.T) string {
 		dir := t.TempDir()
@@ -361,13 +361,17 @@ func TestUnfinishedStores(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	write(t, dir, other, Options{Overwrite: true})
-	if text, err := os.ReadFile(note); err != nil || string(text) != "mine" {
-		t.Errorf("a file of the user: %q, %v", text, err)
+	before = digests(t, dir)
+	if _, err := Write(context.Background(), dir, other, Options{Overwrite: true}); exit.CodeOf(err) != exit.CannotWrite || !strings.Contains(err.Error(), "note.txt") {
+		t.Errorf("with a file of the user: got %v, want exit 73", err)
+	}
+	if digests(t, dir) != before {
+		t.Error("a refusal changed the folder")
 	}
 	if err := os.Remove(note); err != nil {
 		t.Fatal(err)
 	}
+	write(t, dir, other, Options{Overwrite: true})
 	fresh := t.TempDir()
 	write(t, fresh, other, Options{})
 	if got, want := digests(t, dir), digests(t, fresh); got != want {
