@@ -192,19 +192,9 @@ func (s *Schedule) compareBubbles(all []*Timeline, send []cluster.Time) (string,
 		s.Micro, 1e3*step, 1e3*want.End.Seconds(), 100*share, 100*want.Bubbles, 100*median.MeanBubbles(), send), nil
 }
 
-// overOpenMPI runs a measurement.
+// overOpenMPI runs a measurement as a subtest.
 func overOpenMPI(t *testing.T, ranks int, job bubbleJob) {
 	t.Helper()
-	argument, err := json.Marshal(job)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
-	defer cancel()
-	out, err := mpitest.Command(ctx, t, mpitest.Path(t, mpitest.Launchers[0]), ranks, rankVariable+"=bubbles:"+string(argument)).CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
 	how := "computing"
 	if job.Recompute {
 		how += " again"
@@ -212,7 +202,19 @@ func overOpenMPI(t *testing.T, ranks int, job bubbleJob) {
 	if job.Passes != nil {
 		how = "sleeping"
 	}
-	t.Logf("%s, %d ranks, %s, %s:\n%s", job.Network, ranks, job.Kind, how, strings.TrimSpace(string(out)))
+	t.Run(fmt.Sprintf("%s, %d ranks, %s, %s", job.Network, ranks, job.Kind, how), func(t *testing.T) {
+		argument, err := json.Marshal(job)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+		defer cancel()
+		out, err := mpitest.Command(ctx, t, mpitest.Path(t, mpitest.Launchers[0]), ranks, rankVariable+"=bubbles:"+string(argument)).CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		t.Log(strings.TrimSpace(string(out)))
+	})
 }
 
 // The mean idle share of workers in measured steps over Open MPI, beside that which their passes predict. Two ranks
