@@ -34,11 +34,16 @@ func Locate(dir string) (string, error) {
 	case found[1]:
 		return d.File(replacedDir), nil
 	case found[2]:
-		return "", &exit.Error{Code: exit.NotYet, What: "the run is being replaced by another one", At: d.File(replacingDir),
-			Why: "`ensemble train --overwrite always` is running or was ended there, and files of the run are in this folder",
-			Fix: "bring the run back: ensemble train -c FILE --run-dir " + dir + " --resume auto"}
+		return "", ReplacedError(dir, d.File(replacingDir))
 	}
 	return dir, nil
+}
+
+// ReplacedError returns the error of a run directory whose finished run has been moved to the folder at: exit 66.
+func ReplacedError(dir, at string) error {
+	return &exit.Error{Code: exit.NotYet, What: "the run is being replaced by another one", At: at,
+		Why: "`ensemble train --overwrite always` is running or was ended there, and files of the run are in this folder",
+		Fix: "bring the run back: ensemble train -c FILE --run-dir " + dir + " --resume auto"}
 }
 
 // IsReplaced reports whether a folder that Locate returned has a run that another one is replacing.

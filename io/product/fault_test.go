@@ -16,19 +16,23 @@ import (
 	"github.com/ensemble-weather/ensemble/io/product"
 )
 
+// replaceable returns the folder of a Zarr product of one field, and a function that publishes it anew.
+func replaceable(t *testing.T) (dir string, replace func() error) {
+	p := testProduct(globe(ensemble.SourceOrder{}))
+	p.Fields = p.Fields[:1]
+	root := t.TempDir()
+	pub := product.Publication{Formats: []product.Format{product.Zarr}, Overwrite: product.OverwriteAlways}
+	return filepath.Join(root, "2026010100"), func() error {
+		_, _, err := product.Publish(context.Background(), nil, root, p, pub)
+		return err
+	}
+}
+
 // TestFault21: an error at any operation while products are replaced leaves the old ones or the new ones, whole and without any
 // other file: a temporary one would be taken for a file of others, which must stay, so that later products could no longer be
 // replaced in one step.
 func TestFault21(t *testing.T) {
-	p := testProduct(globe(ensemble.SourceOrder{}))
-	p.Fields = p.Fields[:1]
-	root := t.TempDir()
-	dir := filepath.Join(root, "2026010100")
-	pub := product.Publication{Formats: []product.Format{product.Zarr}, Overwrite: product.OverwriteAlways}
-	replace := func() error {
-		_, _, err := product.Publish(context.Background(), nil, root, p, pub)
-		return err
-	}
+	dir, replace := replaceable(t)
 	if err := replace(); err != nil {
 		t.Fatal(err)
 	}

@@ -1,7 +1,6 @@
 package product_test
 
 import (
-	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -208,15 +207,7 @@ func TestKindsOfSources(t *testing.T) {
 // TestFault21FileByFile: in a directory with a file of others products are replaced file by file. An error at any operation is reported; the
 // directory then has whole products or no manifest, the next command replaces them, and the file stays.
 func TestFault21FileByFile(t *testing.T) {
-	p := testProduct(globe(ensemble.SourceOrder{}))
-	p.Fields = p.Fields[:1]
-	root := t.TempDir()
-	dir := filepath.Join(root, "2026010100")
-	pub := product.Publication{Formats: []product.Format{product.Zarr}, Overwrite: product.OverwriteAlways}
-	replace := func() error {
-		_, _, err := product.Publish(context.Background(), nil, root, p, pub)
-		return err
-	}
+	dir, replace := replaceable(t)
 	note := filepath.Join(dir, "note.txt")
 	if err := errors.Join(replace(), os.WriteFile(note, []byte("mine"), 0o644)); err != nil {
 		t.Fatal(err)

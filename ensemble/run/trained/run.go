@@ -28,9 +28,7 @@ func ReadFinished(runDir string) (*rundir.Manifest, error) {
 		return nil, MissingRunError(runDir, err)
 	}
 	if at, err := rundir.Locate(runDir); err != nil || at != runDir {
-		return nil, cmp.Or(err, error(&exit.Error{Code: exit.NotYet, What: "the run is being replaced by another one", At: at,
-			Why: "`ensemble train --overwrite always` is running or was ended there, and the finished run is in this folder",
-			Fix: "bring the run back: ensemble train -c FILE --run-dir " + runDir + " --resume auto"}))
+		return nil, cmp.Or(err, rundir.ReplacedError(runDir, at))
 	}
 	return nil, &exit.Error{Code: exit.NotYet, What: "the run is not finished", At: filepath.Join(runDir, "manifest.json"),
 		Why: "without a manifest the model may be incomplete", Fix: "finish the training: ensemble train … --run-dir " + runDir + " --resume auto", Err: err}
