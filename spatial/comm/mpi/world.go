@@ -22,6 +22,7 @@ typedef struct {
 	int (*isend)(const void *, int, word, int, int, word, word *);
 	int (*irecv)(void *, int, word, int, int, word, word *);
 	int (*test)(word *, int *, status *);
+	int (*iprobe)(int, int, word, int *, status *);
 	int (*get_count)(const status *, word, int *);
 	int (*error_string)(int, char *, int *);
 	word world, byte, errors_return;
@@ -54,6 +55,11 @@ static int mpi_test(library *l, word *request, int *done, int *count) {
 	if (!rc && *done && count) rc = l->get_count(&s, l->byte, count);
 	return rc;
 }
+static void mpi_probe(library *l, int rank) { // own messages bypass MPI: it finds none, and lets all others progress
+	int found;
+	status s;
+	l->iprobe(rank, 0, l->world, &found, &s);
+}
 static int mpi_error_string(library *l, int rc, char *text, int *length) { return l->error_string(rc, text, length); }
 */
 import "C"
@@ -82,6 +88,7 @@ type World struct {
 	mu       sync.Mutex // MPI_THREAD_SERIALIZED: one call at a time
 	channels []C.word   // duplicated communicators
 	letters  selfMessages
+	long     longMessages
 }
 
 var (
@@ -108,7 +115,7 @@ func bind(lib *dl.Library) (*C.library, error) {
 		{"MPI_Comm_rank", unsafe.Pointer(&l.comm_rank)},
 		{"MPI_Comm_size", unsafe.Pointer(&l.comm_size)}, {"MPI_Comm_dup", unsafe.Pointer(&l.comm_dup)}, {"MPI_Comm_set_errhandler", unsafe.Pointer(&l.set_errhandler)},
 		{"MPI_Isend", unsafe.Pointer(&l.isend)}, {"MPI_Irecv", unsafe.Pointer(&l.irecv)},
-		{"MPI_Test", unsafe.Pointer(&l.test)}, {"MPI_Get_count", unsafe.Pointer(&l.get_count)},
+		{"MPI_Test", unsafe.Pointer(&l.test)}, {"MPI_Iprobe", unsafe.Pointer(&l.iprobe)}, {"MPI_Get_count", unsafe.Pointer(&l.get_count)},
 		{"MPI_Error_string", unsafe.Pointer(&l.error_string)},
 	} {
 		p, err := lib.Symbol(f.name)
@@ -176,8 +183,12 @@ func (w *World) Close() error {
 	w.LeaveTogether()
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.long = longMessages{ended: true}
 	return w.check("MPI_Finalize", C.mpi_finalize(w.l))
 }
+
+// probeMPI calls the library without a message.
+func probeMPI(l *C.library, rank int) { C.mpi_probe(l, C.int(rank)) }
 
 // check converts an MPI return code into an error.
 func (w *World) check(call string, rc C.int) error {
@@ -286,6 +297,9 @@ func (v view) start(other int, x comm.Slice, piece func(r *request, p unsafe.Poi
 		}
 		r.words = append(r.words, word)
 	}
+	if n >= longBytes && r.err == nil {
+		w.addLong(r)
+	}
 	return r
 }
 
@@ -332,6 +346,7 @@ func (r *request) Test() bool {
 		}
 		r.words = r.words[1:]
 	}
+	delete(r.w.long.requests, r)
 	r.unpin()
 	return true
 }
