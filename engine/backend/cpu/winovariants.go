@@ -335,9 +335,13 @@ func busyThreads(work, block, threads int) float64 {
 	return float64(work) / float64(most)
 }
 
-// excerpt returns a smaller pass, of fewer samples and latitudes and without halo, on
+// excerpt returns a smaller pass, of fewer samples and latitudes and with zeros in place of the halo, on
 // which variants rank as on the whole.
 func (p winoPass) excerpt() winoPass {
+	for axis := 1; axis < 3; axis++ {
+		p.Before[axis] = max(0, p.Before[axis]-p.Halo[2*axis-2])
+		p.After[axis] = max(0, p.After[axis]-p.Halo[2*axis-1])
+	}
 	p.Halo = [4]int{}
 	for p.Tiles() > p.wholeTiles() {
 		switch {

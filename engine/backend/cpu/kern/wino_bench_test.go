@@ -5,6 +5,7 @@ package kern
 import (
 	"fmt"
 	"testing"
+	"time"
 )
 
 // BenchmarkWinoFilter reports useful operations per second of gradients of filters: the layers of a U-Net with few channels
@@ -79,4 +80,70 @@ func BenchmarkWinoFew(b *testing.B) {
 			})
 		}
 	}
+}
+
+// BenchmarkWinoHalo reports the times of convolutions whose rows in the north and south are separate tensors, whole and in two
+// parts, as shares of the time of the same convolution without them. The three follow each other in every round.
+func BenchmarkWinoHalo(b *testing.B) {
+	for _, c := range []struct {
+		parts [2]int
+		k     int
+		size  [3]int
+	}{{[2]int{42, 0}, 16, [3]int{2, 128, 512}}, {[2]int{16, 0}, 16, [3]int{2, 128, 512}}, {[2]int{32, 42}, 32, [3]int{2, 128, 512}}, {[2]int{32, 32}, 32, [3]int{2, 64, 256}}} {
+		for _, tiles := range []int{6, 14} {
+			b.Run(fmt.Sprintf("%v-%d on %v/tiles %d", c.parts, c.k, c.size, tiles), func(b *testing.B) {
+				plain := newHaloBench(b, c.parts, c.k, c.size, tiles, false)
+				halo := newHaloBench(b, c.parts, c.k, c.size, tiles, true)
+				var took [3]time.Duration
+				for b.Loop() {
+					for i, f := range []func(){
+						func() { plain.wino.Run(plain.values) },
+						func() { halo.wino.Run(halo.values) },
+						func() { halo.wino.RunPart(Inner, halo.values); halo.wino.RunPart(Outer, halo.values) },
+					} {
+						began := time.Now()
+						f()
+						took[i] += time.Since(began)
+					}
+				}
+				b.ReportMetric(float64(took[1])/float64(took[0]), "with-halo")
+				b.ReportMetric(float64(took[2])/float64(took[0]), "in-two-parts")
+			})
+		}
+	}
+}
+
+// haloBench is a prepared convolution of four samples and its operands.
+type haloBench struct {
+	wino   *Wino
+	values WinoValues
+}
+
+func newHaloBench(b *testing.B, parts [2]int, k int, size [3]int, tiles int, halo bool) haloBench {
+	const samples = 4
+	in := parts[0] + parts[1]
+	s := WinoSpec{N: samples, Parts: parts, K: k, Size: size, KD: 3, Side: 3, FilterIn: in}
+	if halo {
+		s.Before, s.After, s.Halo = [3]int{0, 1, 0}, [3]int{0, 1, 0}, [4]int{1, 1, 0, 0}
+	}
+	field := func(channels int) Stored {
+		if channels == 0 {
+			return Stored{}
+		}
+		return Float32(random(uint64(channels), Blocked{N: samples, C: channels, S: size}.Len(), -1, 1))
+	}
+	j, err := NewWino(nil, s, WinoVariant{Tiles: tiles})
+	if err != nil {
+		b.Fatal(err)
+	}
+	if halo {
+		edge := func(channels int) Stored {
+			if channels == 0 {
+				return Stored{}
+			}
+			return Float32(random(3, s.HaloLen(channels), -1, 1))
+		}
+		j.SetHalos(edge(parts[0]), edge(parts[1]))
+	}
+	return haloBench{j, WinoValues{Y: field(k), X0: field(parts[0]), X1: field(parts[1]), Filter: random(2, k*in*27, -1, 1), Scratch: make([]float32, j.ScratchLen())}}
 }
