@@ -1,43 +1,47 @@
 package bench
 
 import (
+	"context"
+	"errors"
 	"time"
 
 	"github.com/ensemble-weather/ensemble/spatial/comm"
 )
 
-// Numbers and sizes of the measurement of exchanges between computing ranks.
+// Rounds of the measurement of exchanges between computing ranks.
 const (
-	exchangeRounds    = 200
-	exchangeLength    = 16 << 10               // values that a pass of the computation adds
-	exchangeCalibrate = 100 * time.Millisecond // in which passes are counted
+	exchangeBlocks = 10 // with exchanges and without, in turn
+	exchangeRounds = 12 // of a block
 )
+
+// partOf returns a case like k, but so small that its step takes about the given time, if one of k takes step: one sample of
+// fewer whole coarsest cells.
+func (k Case) partOf(step, about time.Duration) Case {
+	took := step / time.Duration(k.Batch)
+	k.Batch = 1
+	for _, side := range []*int{&k.Crop.Height, &k.Crop.Width} {
+		for took > about && *side%(2*coarsestCell) == 0 {
+			*side /= 2
+			took /= 2
+		}
+	}
+	return k
+}
 
 // measureExchange returns the time that an exchange of halos adds to a step in which ranks compute for an interval from one exchange
 // to the next: each starts its messages to the ranks before and after it, computes, and waits, as convolutions do. The same
 // computation without messages is subtracted. It is the time in which ranks wait for others that are behind, because kernels do
-// not take the same time on all ranks in each round, or because ranks take turns on a processor.
-func measureExchange(c *comm.Comm, interval time.Duration) (time.Duration, error) {
-	x := make([]float32, exchangeLength)
-	var total float32 // is returned to no one: it keeps the additions
-	pass := func() {
-		for _, v := range x {
-			total += v
-		}
-	}
-	if err := comm.Barrier(c); err != nil {
+// not take the same time on all ranks in each round, or because ranks take turns on a processor. What they compute are steps of
+// a small part of the case: kernels wait for memory that ranks share.
+func (k Case) measureExchange(ctx context.Context, c *comm.Comm, step, interval time.Duration) (wait time.Duration, err error) {
+	small, err := k.partOf(step, interval).compile(true, k.Options(false))
+	if err != nil {
 		return 0, err
 	}
-	passes := 0
-	for end := time.Now().Add(exchangeCalibrate); time.Now().Before(end); passes++ {
-		pass()
-	}
-	each := []int64{int64(float64(passes) * interval.Seconds() / exchangeCalibrate.Seconds())}
-	if err := comm.AllReduce(c, each, comm.Auto); err != nil {
-		return 0, err
-	}
-	each[0] /= int64(c.Size()) // all ranks compute the same
-	measure := func(partners []int) (time.Duration, error) {
+	defer func() { err = errors.Join(err, small.Close()) }()
+	n := c.Size()
+	partners := []int{(c.Rank() + n - 1) % n, (c.Rank() + 1) % n}
+	block := func(partners []int) (time.Duration, error) {
 		if err := comm.Barrier(c); err != nil {
 			return 0, err
 		}
@@ -50,8 +54,8 @@ func measureExchange(c *comm.Comm, interval time.Duration) (time.Duration, error
 			for tag, r := range partners { // what goes to the rank after comes from the rank before
 				all = append(all, c.Send(r, len(partners)-1-tag, make([]float32, 1)))
 			}
-			for range each[0] {
-				pass()
+			if err := small.Run(ctx); err != nil {
+				return 0, err
 			}
 			if err := comm.WaitAll(all...); err != nil {
 				return 0, err
@@ -60,11 +64,20 @@ func measureExchange(c *comm.Comm, interval time.Duration) (time.Duration, error
 		err := comm.Barrier(c)
 		return time.Since(began), err
 	}
-	alone, err := measure(nil)
-	if err != nil {
+	if _, err := block(nil); err != nil { // warm-up
 		return 0, err
 	}
-	n := c.Size()
-	together, err := measure([]int{(c.Rank() + n - 1) % n, (c.Rank() + 1) % n})
-	return max(0, together-alone) / exchangeRounds, err
+	var more time.Duration
+	for range exchangeBlocks {
+		alone, err := block(nil)
+		if err != nil {
+			return 0, err
+		}
+		together, err := block(partners)
+		if err != nil {
+			return 0, err
+		}
+		more += together - alone
+	}
+	return max(0, more) / (exchangeBlocks * exchangeRounds), nil
 }

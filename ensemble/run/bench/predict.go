@@ -3,6 +3,7 @@ package bench
 import (
 	"cmp"
 	"context"
+	"errors"
 	"math"
 	"slices"
 	"time"
@@ -39,8 +40,8 @@ const (
 	linkBytesRounds = 20
 )
 
-// predict adds the predicted step to the report of rank 0.
-func (o RanksOptions) predict(ctx context.Context, c *comm.Comm, r *RanksReport) error {
+// predict adds the predicted step to the report of rank 0. step is the time of a step of the rank's share.
+func (o RanksOptions) predict(ctx context.Context, c *comm.Comm, r *RanksReport, step time.Duration) error {
 	k := r.Network
 	rates, err := measureRates(ctx, k.Threads, func(ctx context.Context, f func() error) (float64, error) {
 		if err := comm.Barrier(c); err != nil {
@@ -56,10 +57,6 @@ func (o RanksOptions) predict(ctx context.Context, c *comm.Comm, r *RanksReport)
 		return err
 	}
 	share := k.shareOf(mesh)
-	step, err := share.measureStep(ctx, c, o.Timings)
-	if err != nil {
-		return err
-	}
 	latency, rate, err := measureLink(c)
 	if err != nil {
 		return err
@@ -72,7 +69,7 @@ func (o RanksOptions) predict(ctx context.Context, c *comm.Comm, r *RanksReport)
 	}
 	var wait time.Duration
 	if n := typical.Exchanges; n > 0 { // the same on all ranks
-		if wait, err = measureExchange(c, step/time.Duration(n+1)); err != nil {
+		if wait, err = share.measureExchange(ctx, c, step, step/time.Duration(n+1)); err != nil {
 			return err
 		}
 	}
@@ -134,21 +131,57 @@ func shareOfSide(points, n int) int {
 	return max(1, points/coarsestCell/n) * coarsestCell
 }
 
-// measureStep returns the median time of a training step that this rank computes alone, while the others do the same.
-func (k Case) measureStep(ctx context.Context, c *comm.Comm, timings setup.Timings) (time.Duration, error) {
-	s, err := k.compileTimed(true, false, timings)
+// shareRun measures the training step that a rank computes alone for its share of the work, while the others do the same. Its
+// steps alternate with those that are predicted: rates of a shared machine change within seconds.
+type shareRun struct {
+	*Step
+	took []time.Duration
+}
+
+// compileShare compiles the step of the rank's share and runs it without measuring.
+func (o RanksOptions) compileShare(ctx context.Context, r *rankRun) (*shareRun, error) {
+	step, err := r.of.shareOf(r.mesh).compileTimed(true, false, o.Timings)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	defer s.Close()
+	for range benchWarmup {
+		if err := step.Run(ctx); err != nil {
+			return nil, errors.Join(err, step.Close())
+		}
+	}
+	return &shareRun{Step: step}, nil
+}
+
+// run measures a step between two barriers. Without a prediction (nil) it does nothing.
+func (s *shareRun) run(ctx context.Context, c *comm.Comm) error {
+	if s == nil {
+		return nil
+	}
 	if err := comm.Barrier(c); err != nil {
-		return 0, err
+		return err
 	}
-	all, _, err := Repeat(func() error { return s.Run(ctx) }, s.plan.ResetTimes, 0, peakTime.Seconds(), time.Now)
-	if err != nil {
-		return 0, err
+	began := time.Now()
+	if err := s.Step.Run(ctx); err != nil {
+		return err
 	}
-	return time.Duration(benchstats.TimesOf(all).Median * float64(time.Millisecond)), nil
+	s.took = append(s.took, time.Since(began))
+	return comm.Barrier(c)
+}
+
+// median returns the median time; 0 without a prediction.
+func (s *shareRun) median() time.Duration {
+	if s == nil {
+		return 0
+	}
+	return time.Duration(benchstats.TimesOf(s.took).Median * float64(time.Millisecond))
+}
+
+// Close frees the step, if there is one.
+func (s *shareRun) Close() error {
+	if s == nil {
+		return nil
+	}
+	return s.Step.Close()
 }
 
 // scaleKernels gives a machine the rates of a timing table, scaled so that the predicted step of a case on one rank has

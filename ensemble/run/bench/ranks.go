@@ -138,9 +138,9 @@ func RunOnRanks(ctx context.Context, o RanksOptions) (*RanksReport, error) {
 	}
 	out := &RanksReport{}
 	transport, err := team.RunRanks(o.Ranks, ranks, config.DefaultStallTimeout, func(c *comm.Comm) error {
-		r, err := o.measure(ctx, c)
-		if err == nil && (o.Predict || o.MachineFile != "") {
-			err = o.predict(ctx, c, r)
+		r, share, err := o.measure(ctx, c)
+		if err == nil && o.predicts() {
+			err = o.predict(ctx, c, r, share)
 		}
 		if err == nil && c.Rank() == 0 {
 			out = r
@@ -154,6 +154,9 @@ func RunOnRanks(ctx context.Context, o RanksOptions) (*RanksReport, error) {
 	return out, err
 }
 
+// predicts reports whether the step is also predicted.
+func (o RanksOptions) predicts() bool { return o.Predict || o.MachineFile != "" }
+
 // rankRun is a compiled step of a rank.
 type rankRun struct {
 	of       Case
@@ -164,6 +167,7 @@ type rankRun struct {
 	opt      *optim.Optimizer
 	n        uint64 // of the next step
 	computed []float64
+	share    *shareRun // nil without a prediction
 	report   RankReport
 }
 
@@ -239,8 +243,8 @@ func (r *rankRun) step(ctx context.Context) (took, computed time.Duration, err e
 	return took, took - (r.clock.Waited() - waited), err
 }
 
-// Close frees plan and optimiser.
-func (r *rankRun) Close() error { return errors.Join(r.opt.Close(), r.plan.Close()) }
+// Close frees plans and optimiser.
+func (r *rankRun) Close() error { return errors.Join(r.opt.Close(), r.plan.Close(), r.share.Close()) }
 
 // time measures steps, as many as the options ask for.
 func (r *rankRun) time(ctx context.Context, o RanksOptions) error {
@@ -255,11 +259,23 @@ func (r *rankRun) time(ctx context.Context, o RanksOptions) error {
 	if err != nil {
 		return err
 	}
+	own := &r.report
+	if own.PeakMiB, err = setup.PeakMiB(); err != nil {
+		return err
+	}
+	if o.predicts() {
+		if r.share, err = o.compileShare(ctx, r); err != nil {
+			return err
+		}
+	}
 	r.plan.ResetTimes()
 	sent, costs := r.c.Traffic(), r.plan.SumCosts()
 	times := make([]time.Duration, steps)
 	var all, computed time.Duration
 	for i := range times {
+		if err := r.share.run(ctx, r.c); err != nil {
+			return err
+		}
 		if times[i], computed, err = r.step(ctx); err != nil {
 			return err
 		}
@@ -268,7 +284,7 @@ func (r *rankRun) time(ctx context.Context, o RanksOptions) error {
 	}
 	sent = r.c.Traffic().Sub(sent)
 	perStep := func(d time.Duration) float64 { return float64(d) / 1e6 / float64(steps) }
-	ms, own := benchstats.TimesOf(times), &r.report
+	ms := benchstats.TimesOf(times)
 	own.StepTimes = StepTimes{ms.Median, ms.Min, ms.Max}
 	for _, c := range r.computed {
 		own.ComputeMS += c / float64(steps)
@@ -280,30 +296,29 @@ func (r *rankRun) time(ctx context.Context, o RanksOptions) error {
 	if own.GradientsMS > 0 {
 		own.GradientsHidden = max(0, 1-own.GradientsWaitMS/own.GradientsMS)
 	}
-	own.PeakMiB, err = setup.PeakMiB()
-	return err
+	return nil
 }
 
-// measure runs on every rank.
-func (o RanksOptions) measure(ctx context.Context, c *comm.Comm) (report *RanksReport, err error) {
+// measure runs on every rank. It also returns the median time of a step of the rank's share, for a prediction.
+func (o RanksOptions) measure(ctx context.Context, c *comm.Comm) (report *RanksReport, share time.Duration, err error) {
 	r, err := o.compile(c)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	defer func() { err = errors.Join(err, r.Close()) }()
 	if err := r.time(ctx, o); err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	if loss := r.plan.Loss(); math.IsNaN(loss) || math.IsInf(loss, 0) {
-		return nil, &exit.Error{Code: exit.No, What: "the loss is not finite", At: r.of.String(), Fix: "report this with the command line"}
+		return nil, 0, &exit.Error{Code: exit.No, What: "the loss is not finite", At: r.of.String(), Fix: "report this with the command line"}
 	}
 	if report, err = o.report(r); err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	if o.Trace != "" {
 		err = r.writeTrace(ctx, o.Trace)
 	}
-	return report, err
+	return report, r.share.median(), err
 }
 
 // report gathers the results of all ranks.
