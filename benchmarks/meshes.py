@@ -13,6 +13,7 @@ import argparse
 import json
 import statistics
 import subprocess
+import sys
 
 MESHES = {1: [""], 2: ["data:2", "lat:2", "lon:2"], 4: ["data:4", "data:2 lon:2", "lat:4", "lat:2 lon:2"],
           8: ["data:8", "data:4 lat:2", "data:2 lat:2 lon:2", "lat:4 lon:2"]}
@@ -27,6 +28,7 @@ def step(program, ranks, mesh, batch, case):
     if mesh:
         command += ["--mesh", mesh]
     answer = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
+    print(f"{ranks} ranks, {mesh or 'none'}: {answer['train_ms_median']:.1f} ms, ratio {answer['predicted']['ratio']:.2f}", file=sys.stderr, flush=True)
     return answer["train_ms_median"], answer["predicted"]
 
 
