@@ -54,7 +54,7 @@ def main():
                 if data_ranks(mesh) <= options.batch:
                     results.setdefault((ranks, mesh), []).append(step(options.program, ranks, mesh, options.batch, case))
     measured, predicted, ratios = [], [], []
-    print("ranks  mesh          measured ms  predicted ms  ratio  GFLOP/s  GB/s  link us  link GB/s  exchange us  convolutions")
+    print("ranks  mesh          measured ms  predicted ms  ratio  GFLOP/s  GB/s  link us  link GB/s  waits ms  convolutions")
     for (ranks, mesh), runs in results.items():
         ms = statistics.median(m for m, _ in runs)
         p = {key: statistics.median(p[key] for _, p in runs) for key in runs[0][1]}
@@ -62,7 +62,7 @@ def main():
         predicted.append(p["step_ms"])
         ratios.append(p["ratio"])
         print(f"{ranks:5}  {mesh or 'none':12}  {ms:11.1f}  {p['step_ms']:12.1f}  {p['ratio']:5.2f}  {p['gflops']:7.1f}  {p['gb_s']:4.1f}"
-              f"  {p['latency_us']:7.1f}  {p['link_gb_s']:9.1f}  {p['exchange_us']:11.1f}  {p['convolutions']:7.2f}")
+              f"  {p['latency_us']:7.1f}  {p['link_gb_s']:9.1f}  {p['wait_ms']:8.1f}  {p['convolutions']:7.2f}")
     n = len(measured)
     apart = sum((a - b) ** 2 for a, b in zip(ranked(measured), ranked(predicted)))
     print(f"largest error {max(abs(r - 1) for r in ratios):.1%}, rank correlation {1 - 6 * apart / (n * (n * n - 1)):.3f}")

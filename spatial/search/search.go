@@ -17,8 +17,7 @@ type Plan struct {
 	Mesh   spatial.Mesh // with overrides
 	Layers []Layer
 	Estimate
-	Fits      bool // whether Memory is within the limit of the machine
-	Exchanges int  // number of exchanges of halos, and between distributions, of a rank in a step
+	Fits bool // whether Memory is within the limit of the machine
 }
 
 // IsUniform reports whether every layer is split along the axes that the mesh
@@ -191,11 +190,6 @@ func (s *searching) plan(mesh spatial.Mesh, rank int) (Plan, error) {
 		return p, err
 	}
 	p.Estimate, p.Layers = e, layersOf(step)
-	for _, id := range step.Sequence {
-		if _, _, ok := spatial.RedistributionOf(step.Graph.Nodes[id]); ok {
-			p.Exchanges++
-		}
-	}
 	p.Fits = s.m.Memory == 0 || e.Memory <= s.m.Memory
 	return p, nil
 }

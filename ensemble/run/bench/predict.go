@@ -26,9 +26,8 @@ type PredictedStep struct {
 	GBs       float64 `json:"gb_s"`
 	LatencyUS float64 `json:"latency_us"` // of the slowest pair of neighbours
 	LinkGBs   float64 `json:"link_gb_s"`
-	// ExchangeUS is what an exchange adds to ranks that compute from one to the next, besides its messages: the time in which they
-	// wait for ranks that are behind.
-	ExchangeUS float64 `json:"exchange_us"`
+	// WaitMS is the time in which ranks wait at exchanges for others that are behind.
+	WaitMS float64 `json:"wait_ms"`
 	// Convolutions is their time in a step of one rank's share, without messages, over that of the timing table.
 	Convolutions float64 `json:"convolutions"`
 }
@@ -40,8 +39,8 @@ const (
 	linkBytesRounds = 20
 )
 
-// predict adds the predicted step to the report of rank 0. step is the time of a step of the rank's share.
-func (o RanksOptions) predict(ctx context.Context, c *comm.Comm, r *RanksReport, step time.Duration) error {
+// predict adds the predicted step to the report of rank 0. alone are the times of steps of the rank's share.
+func (o RanksOptions) predict(ctx context.Context, c *comm.Comm, r *RanksReport, alone shareTimes) error {
 	k := r.Network
 	rates, err := measureRates(ctx, k.Threads, func(ctx context.Context, f func() error) (float64, error) {
 		if err := comm.Barrier(c); err != nil {
@@ -63,32 +62,22 @@ func (o RanksOptions) predict(ctx context.Context, c *comm.Comm, r *RanksReport,
 	}
 	optimiser := setup.Adam
 	optimiser.Sharded, optimiser.Compression = r.Sharded, o.compression()
-	typical, err := k.price(ctx, setup.TypicalMachine, optimiser, r.Mesh) // for the number of exchanges
-	if err != nil {
-		return err
-	}
-	var wait time.Duration
-	if n := typical.Exchanges; n > 0 { // the same on all ranks
-		if wait, err = share.measureExchange(ctx, c, step, step/time.Duration(n+1)); err != nil {
-			return err
-		}
-	}
 	peaks := rates.Engine()
-	own := []float64{peaks.FLOPs, peaks.Bytes, step.Seconds(), latency.Seconds(), rate, wait.Seconds()}
+	own := []float64{peaks.FLOPs, peaks.Bytes, alone.step.Seconds(), latency.Seconds(), rate, alone.wait.Seconds()}
 	all, err := comm.AllGather(c, own)
 	if err != nil || c.Rank() > 0 {
 		return err
 	}
 	m := setup.TypicalMachine
 	m.FLOPs, m.Bytes = all[0], all[1]
-	longest, link := all[2], search.Link{Rate: cluster.Rate(all[4])}
+	longest, together, link := all[2], all[2], search.Link{Rate: cluster.Rate(all[4])}
 	for x := range slices.Chunk(all, len(own)) {
 		m.FLOPs, m.Bytes, longest = min(m.FLOPs, x[0]), min(m.Bytes, x[1]), max(longest, x[2])
-		wait = max(wait, time.Duration(x[5]*float64(time.Second)))
+		together = max(together, x[2]+x[5])
 		link = search.Link{Alpha: max(link.Alpha, cluster.Time(x[3]*float64(cluster.Second))), Rate: min(link.Rate, cluster.Rate(x[4]))}
 	}
 	m.IntraNode, m.InterNode = link, link
-	p := &PredictedStep{GFLOPs: m.FLOPs / 1e9, GBs: m.Bytes / 1e9, LatencyUS: 1e6 * link.Alpha.Seconds(), LinkGBs: float64(link.Rate) / 1e9, ExchangeUS: 1e6 * wait.Seconds()}
+	p := &PredictedStep{GFLOPs: m.FLOPs / 1e9, GBs: m.Bytes / 1e9, LatencyUS: 1e6 * link.Alpha.Seconds(), LinkGBs: float64(link.Rate) / 1e9, WaitMS: 1e3 * (together - longest)}
 	if p.Convolutions, err = share.scaleKernels(ctx, &m, cpu.ConvRates(o.Timings.Open(k.Threads)), longest); err != nil {
 		return err
 	}
@@ -96,7 +85,7 @@ func (o RanksOptions) predict(ctx context.Context, c *comm.Comm, r *RanksReport,
 	if err != nil {
 		return err
 	}
-	p.StepMS = 1e3 * (predicted.Step.Seconds() + float64(predicted.Exchanges)*wait.Seconds())
+	p.StepMS = 1e3*predicted.Step.Seconds() + p.WaitMS
 	p.Ratio = p.StepMS / r.TrainMedian
 	r.Predicted = p
 	return nil
@@ -135,12 +124,16 @@ func shareOfSide(points, n int) int {
 // steps alternate with those that are predicted: rates of a shared machine change within seconds.
 type shareRun struct {
 	*Step
-	took []time.Duration
+	took      []time.Duration
+	intervals [][]time.Duration // by step
 }
+
+// shareTimes are the median time of a step of a rank's share, and what ranks wait for each other in it if they exchange halos.
+type shareTimes struct{ step, wait time.Duration }
 
 // compileShare compiles the step of the rank's share and runs it without measuring.
 func (o RanksOptions) compileShare(ctx context.Context, r *rankRun) (*shareRun, error) {
-	step, err := r.of.shareOf(r.mesh).compileTimed(true, false, o.Timings)
+	step, err := r.of.shareOf(r.mesh).compileTimed(true, true, o.Timings)
 	if err != nil {
 		return nil, err
 	}
@@ -165,15 +158,20 @@ func (s *shareRun) run(ctx context.Context, c *comm.Comm) error {
 		return err
 	}
 	s.took = append(s.took, time.Since(began))
+	s.intervals = append(s.intervals, intervals(s.plan))
 	return comm.Barrier(c)
 }
 
-// median returns the median time; 0 without a prediction.
-func (s *shareRun) median() time.Duration {
+// times returns the measured times; zeros without a prediction.
+//
+// Errors: those of messages.
+func (s *shareRun) times(c *comm.Comm, mesh spatial.Mesh) (t shareTimes, err error) {
 	if s == nil {
-		return 0
+		return t, nil
 	}
-	return time.Duration(benchstats.TimesOf(s.took).Median * float64(time.Millisecond))
+	t.step = time.Duration(benchstats.TimesOf(s.took).Median * float64(time.Millisecond))
+	t.wait, err = waitOf(c, mesh, s.intervals)
+	return t, err
 }
 
 // Close frees the step, if there is one.

@@ -299,26 +299,29 @@ func (r *rankRun) time(ctx context.Context, o RanksOptions) error {
 	return nil
 }
 
-// measure runs on every rank. It also returns the median time of a step of the rank's share, for a prediction.
-func (o RanksOptions) measure(ctx context.Context, c *comm.Comm) (report *RanksReport, share time.Duration, err error) {
+// measure runs on every rank. It also returns the times of steps of the rank's share, for a prediction.
+func (o RanksOptions) measure(ctx context.Context, c *comm.Comm) (report *RanksReport, share shareTimes, err error) {
 	r, err := o.compile(c)
 	if err != nil {
-		return nil, 0, err
+		return nil, share, err
 	}
 	defer func() { err = errors.Join(err, r.Close()) }()
 	if err := r.time(ctx, o); err != nil {
-		return nil, 0, err
+		return nil, share, err
 	}
 	if loss := r.plan.Loss(); math.IsNaN(loss) || math.IsInf(loss, 0) {
-		return nil, 0, &exit.Error{Code: exit.No, What: "the loss is not finite", At: r.of.String(), Fix: "report this with the command line"}
+		return nil, share, &exit.Error{Code: exit.No, What: "the loss is not finite", At: r.of.String(), Fix: "report this with the command line"}
 	}
 	if report, err = o.report(r); err != nil {
-		return nil, 0, err
+		return nil, share, err
+	}
+	if share, err = r.share.times(r.c, r.mesh); err != nil {
+		return nil, share, err
 	}
 	if o.Trace != "" {
 		err = r.writeTrace(ctx, o.Trace)
 	}
-	return report, r.share.median(), err
+	return report, share, err
 }
 
 // report gathers the results of all ranks.
