@@ -1,10 +1,13 @@
 package bench
 
 import (
+	"fmt"
 	"testing"
+	"time"
 
 	"github.com/ensemble-weather/ensemble/ensemble/run/setup"
 	"github.com/ensemble-weather/ensemble/spatial"
+	"github.com/ensemble-weather/ensemble/spatial/comm"
 )
 
 // TestShareOf: the case that a rank measures has the samples, rows and columns of its shard.
@@ -33,5 +36,31 @@ func TestShareOf(t *testing.T) {
 	}
 	if got := (Case{Batch: 1, Crop: setup.Crop{Height: 361, Width: 720}}).shareOf(spatial.Mesh{{Name: "lat", Size: 2}}); got.Crop.Height != 361 {
 		t.Errorf("361 rows are no whole cells, but the share has %d", got.Crop.Height)
+	}
+}
+
+// TestWaitOf: in each interval a rank waits for the slowest of those with the same samples; the median of the steps counts.
+func TestWaitOf(t *testing.T) {
+	mesh, err := spatial.ParseMesh("data:2 lat:2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const ms = time.Millisecond
+	own := [][][]time.Duration{ // by rank, step and interval
+		{{1 * ms, 5 * ms}, {1 * ms, 5 * ms}, {90 * ms, 5 * ms}},
+		{{4 * ms, 3 * ms}, {4 * ms, 3 * ms}, {4 * ms, 3 * ms}},
+		{{7 * ms, 7 * ms}, {7 * ms, 7 * ms}, {7 * ms, 7 * ms}},
+		{{7 * ms, 6 * ms}, {6 * ms, 6 * ms}, {5 * ms, 5 * ms}},
+	}
+	want := []time.Duration{3 * ms, 2 * ms, 0, 2 * ms}
+	err = comm.Run(len(own), comm.Parallel, func(c *comm.Comm) error {
+		got, err := waitOf(c, mesh, own[c.Rank()])
+		if err == nil && (got-want[c.Rank()]).Abs() > time.Microsecond {
+			err = fmt.Errorf("rank %d waits %v, want %v", c.Rank(), got, want[c.Rank()])
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -269,20 +269,23 @@ func (r *rankRun) time(ctx context.Context, o RanksOptions) error {
 		}
 	}
 	r.plan.ResetTimes()
-	sent, costs := r.c.Traffic(), r.plan.SumCosts()
+	costs := r.plan.SumCosts()
 	times := make([]time.Duration, steps)
+	var sent comm.Traffic
 	var all, computed time.Duration
 	for i := range times {
 		if err := r.share.run(ctx, r.c); err != nil {
 			return err
 		}
+		before := r.c.Traffic()
 		if times[i], computed, err = r.step(ctx); err != nil {
 			return err
 		}
+		now := r.c.Traffic().Sub(before)
+		sent.Messages, sent.Bytes = sent.Messages+now.Messages, sent.Bytes+now.Bytes
 		r.computed = append(r.computed, float64(computed)/1e6)
 		all += times[i]
 	}
-	sent = r.c.Traffic().Sub(sent)
 	perStep := func(d time.Duration) float64 { return float64(d) / 1e6 / float64(steps) }
 	ms := benchstats.TimesOf(times)
 	own.StepTimes = StepTimes{ms.Median, ms.Min, ms.Max}

@@ -59,7 +59,7 @@ func (w *World) isProbing() bool {
 }
 
 // Long messages arrive while both ranks do something else.
-func TestLongMessagesArriveDuringWork(t *testing.T) {
+func TestMessagesArriveDuringWork(t *testing.T) {
 	for _, i := range Implementations {
 		t.Run(i.Name, func(t *testing.T) {
 			out, err := mpirun(t, i, 2, longMessage)
