@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/config/protocolfile"
 	"github.com/ensemble-weather/ensemble/ensemble/run/plan"
 	"github.com/ensemble-weather/ensemble/ensemble/run/protocol"
 	"github.com/ensemble-weather/ensemble/ensemble/run/samples"
@@ -70,7 +71,7 @@ func (p *prepareFlags) bind() {
 	f.StringVarP(&p.o.Out, "out", "o", "", "`DIR` of the store (default: data.store)")
 	f.StringVar(&p.o.Storage, "storage", samples.StorageNames()[0], "storage of values: "+strings.Join(samples.StorageNames(), ", "))
 	setChoices(f, "storage", samples.StorageNames()...)
-	f.StringVar(&p.protocol, "protocol", "", "`PROTOCOL` whose initialisations must all be present: "+strings.Join(config.Protocols(), ", ")+", or a file")
+	f.StringVar(&p.protocol, "protocol", "", "`PROTOCOL` whose initialisations must all be present: "+strings.Join(protocolfile.Names(), ", ")+", or a file")
 	f.UintVar(&p.workers, "workers", 0, "shards written in parallel; 0: one a processor")
 	p.memory = sizeFlag(f, "memory", "memory limit of all workers, a `SIZE` (default 1GiB)")
 	p.shard = sizeFlag(f, "shard-size", "`SIZE` of a shard, at least one initialisation (default 256MiB)")
@@ -78,7 +79,7 @@ func (p *prepareFlags) bind() {
 
 // read checks the flags and fills the options.
 //
-// Errors: exit 64, those of config.LoadTrain and config.LoadProtocol.
+// Errors: exit 64, those of config.LoadTrain and protocolfile.Load.
 func (p *prepareFlags) read() error {
 	if err := requireFlags(p.cmd, "config"); err != nil {
 		return err
@@ -101,7 +102,7 @@ func (p *prepareFlags) read() error {
 		return err
 	}
 	if p.protocol != "" {
-		if p.o.Protocol, err = config.LoadProtocol(p.protocol); err != nil {
+		if p.o.Protocol, err = protocolfile.Load(p.protocol); err != nil {
 			return err
 		}
 	}
@@ -132,7 +133,7 @@ func exactlyOneProtocol(cmd *cobra.Command, args []string) error {
 		return nil
 	}
 	return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("got %d protocols, want one", len(args)), At: cmd.CommandPath(),
-		Fix: "give " + strings.Join(config.Protocols(), ", ") + ", or the path of a file"}
+		Fix: "give " + strings.Join(protocolfile.Names(), ", ") + ", or the path of a file"}
 }
 
 func dataRequest(a *app) *cobra.Command {
@@ -160,7 +161,7 @@ func dataRequest(a *app) *cobra.Command {
 	f.StringVar(&machine, "machine", "", "`FILE` that describes the machine (docs/formats/machine.md)")
 	cmd.RunE = a.runJob(func(ctx context.Context, args []string) (result, error) {
 		var err error
-		if o.Protocol, err = config.LoadProtocol(args[0]); err != nil {
+		if o.Protocol, err = protocolfile.Load(args[0]); err != nil {
 			return result{}, err
 		}
 		if o.DiskGBs <= 0 {
@@ -226,13 +227,13 @@ func dataSynthesize(a *app) *cobra.Command {
 
 // protocolSubsetFlags adds the flags that select a subset of a protocol, and returns a function that
 // loads the subset of the named protocol.
-func protocolSubsetFlags(f *pflag.FlagSet) func(name string) (*config.ProtocolConfig, error) {
+func protocolSubsetFlags(f *pflag.FlagSet) func(name string) (*protocolfile.Config, error) {
 	grid := f.String("grid", "", "coarser grid, ROWSxCOLUMNS (default: that of the protocol)")
 	years := f.String("years", "", "range of years, FIRST-LAST (default: all)")
 	dates := f.Uint("dates", 0, "number of calendar days, spread over the year; 0: all")
 	members := f.Uint("members", 0, "number of members; 0: all")
-	return func(name string) (*config.ProtocolConfig, error) {
-		p, err := config.LoadProtocol(name)
+	return func(name string) (*protocolfile.Config, error) {
+		p, err := protocolfile.Load(name)
 		if err != nil {
 			return nil, err
 		}

@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/config/experimentfile"
 	"github.com/ensemble-weather/ensemble/ensemble/experiment"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
@@ -32,7 +32,7 @@ func experimentRecord(a *app) *cobra.Command {
 		if err != nil {
 			return result{}, err
 		}
-		if o.Experiment, err = config.LoadExperimentDraft(args[0]); err != nil {
+		if o.Experiment, err = experimentfile.LoadDraft(args[0]); err != nil {
 			return result{}, err
 		}
 		switch {
@@ -49,7 +49,7 @@ func experimentRecord(a *app) *cobra.Command {
 		if !r.Passed() {
 			err = &exit.Error{Code: exit.No, What: "experiment " + o.Experiment.Name + " failed a check", At: r.Path, Fix: "see the table: remove what the network does not reach, or correct its bounds"}
 		}
-		return result{data: r.Record, shown: r, outputs: append(r.Outputs(), filepath.Join(o.Experiment.Dir, config.ExperimentFileName)), logged: true}, err
+		return result{data: r.Record, shown: r, outputs: append(r.Outputs(), filepath.Join(o.Experiment.Dir, experimentfile.FileName)), logged: true}, err
 	})
 	return cmd
 }

@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/config/experimentfile"
 	"github.com/ensemble-weather/ensemble/ensemble/experiment"
 	"github.com/ensemble-weather/ensemble/ensemble/run/setup"
 	"github.com/ensemble-weather/ensemble/internal/exit"
@@ -68,7 +68,7 @@ func experimentRun(a *app) *cobra.Command {
 			return result{}, err
 		}
 		o.ToQuality = *alone
-		if o.Experiment, err = config.LoadExperiment(args[0]); err != nil {
+		if o.Experiment, err = experimentfile.Load(args[0]); err != nil {
 			return result{}, err
 		}
 		if o.Dir == "" {
@@ -132,7 +132,7 @@ func experimentList(a *app) *cobra.Command {
 	}
 	runs := cmd.Flags().String("runs", experimentsDir, "`DIR` of results")
 	cmd.RunE = a.runJob(func(_ context.Context, args []string) (result, error) {
-		root := config.ExperimentsFolder
+		root := experimentfile.ExperimentsFolder
 		if len(args) > 0 {
 			root = args[0]
 		}

@@ -41,7 +41,7 @@ func calibrateKeys() []schema.Key {
 // checkCalibrate checks the section calibrate against the head and the targets.
 func (c *TrainConfig) checkCalibrate() []*exit.Error {
 	var faults []*exit.Error
-	add := func(path, what, why, fix string) { faults = append(faults, c.fault(path, what, why, fix)) }
+	add := func(path, what, why, fix string) { faults = append(faults, c.Fault(path, what, why, fix)) }
 	k := c.Calibrate
 	if k.Distribution != NoCalibration {
 		c.checkDistribution(add)

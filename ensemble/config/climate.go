@@ -45,17 +45,17 @@ func climateKeys() []schema.Key {
 func (c *TrainConfig) checkClimate() []*exit.Error {
 	var faults []*exit.Error
 	if c.Climate.Source == ClimateAnalyses && len(c.Data.Analyses) == 0 && c.Data.Store == "" {
-		faults = append(faults, c.fault("climate.source", "climate.source is analyses without data.analyses", "data.analyses is empty", "add data.analyses, or set climate.source: members"))
+		faults = append(faults, c.Fault("climate.source", "climate.source is analyses without data.analyses", "data.analyses is empty", "add data.analyses, or set climate.source: members"))
 	}
 	if c.Train.Train.Loss.Extreme > 0 && c.Climate.Source == NoClimate && c.Climate.File == "" {
-		faults = append(faults, c.fault("train.loss.extreme", "train.loss.extreme without a climate", "climate.source is none and climate.file is not set",
+		faults = append(faults, c.Fault("train.loss.extreme", "train.loss.extreme without a climate", "climate.source is none and climate.file is not set",
 			"set climate.source: members, or climate.file"))
 	}
 	if kind := c.Train.Train.Loss.Kind; c.Train.Train.Loss.Extreme > 0 && (kind == SSIMLoss || kind == MSSSIMLoss) {
-		faults = append(faults, c.fault("train.loss.extreme", "train.loss.extreme with a loss over windows", "train.loss.kind is "+string(kind), "remove it, or set another train.loss.kind"))
+		faults = append(faults, c.Fault("train.loss.extreme", "train.loss.extreme with a loss over windows", "train.loss.kind is "+string(kind), "remove it, or set another train.loss.kind"))
 	}
 	if c.Climate.Source != NoClimate && c.Climate.File != "" {
-		faults = append(faults, c.fault("climate.file", "two sources of the climate: climate.file and climate.source", "climate.source is "+c.Climate.Source, "remove climate.file, or climate.source"))
+		faults = append(faults, c.Fault("climate.file", "two sources of the climate: climate.file and climate.source", "climate.source is "+c.Climate.Source, "remove climate.file, or climate.source"))
 	}
 	return faults
 }

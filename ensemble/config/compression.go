@@ -62,7 +62,7 @@ func compressionKeys() []schema.Key {
 // checkCompression checks the density, and that other settings support sparse sums.
 func (c *TrainConfig) checkCompression() []*exit.Error {
 	var faults []*exit.Error
-	add := func(path, what, why, fix string) { faults = append(faults, c.fault(path, what, why, fix)) }
+	add := func(path, what, why, fix string) { faults = append(faults, c.Fault(path, what, why, fix)) }
 	const path, or = "train.compression.density", ", or remove train.compression"
 	k, t := c.Train.Train.Compression, c.Train.Train
 	if c.text(path) == "" {

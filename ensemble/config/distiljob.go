@@ -63,7 +63,7 @@ func studentKeys() (keys []schema.Key) {
 // DistilConfig is a loaded distil.yaml: its values and their origins.
 type DistilConfig struct {
 	DistilJob
-	*loaded
+	*Loaded
 }
 
 // LoadDistil loads distil.yaml.
@@ -71,12 +71,12 @@ type DistilConfig struct {
 // Errors: exit 64 with all faults, each with its position and a fix. Conflicts with the teacher's
 // configuration are found by Training.
 func LoadDistil(src Sources) (*DistilConfig, error) {
-	e, err := load(DistilSchema, src)
+	e, err := Load(DistilSchema, src)
 	if err != nil {
 		return nil, err
 	}
-	c := &DistilConfig{loaded: e}
-	e.fill(&c.DistilJob)
+	c := &DistilConfig{Loaded: e}
+	e.Fill(&c.DistilJob)
 	return c, nil
 }
 

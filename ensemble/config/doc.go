@@ -1,4 +1,5 @@
-// Package config defines the schemas of all YAML files and loads them.
+// Package config defines the schemas of the YAML files of jobs and machines, and loads YAML files of any schema. Those of experiments
+// and of protocols are in packages experimentfile and protocolfile.
 //
 // A schema is a Go structure such as Train and a table with one row for each key: default,
 // condition, help, example. The Go type of a field defines the syntax of its value (kinds.go). To

@@ -76,7 +76,7 @@ var exchangeOf = map[string][]string{
 // checkExchange checks that keys are those of the system, and that other settings support it.
 func (c *TrainConfig) checkExchange() []*exit.Error {
 	var faults []*exit.Error
-	add := func(path, what, why, fix string) { faults = append(faults, c.fault(path, what, why, fix)) }
+	add := func(path, what, why, fix string) { faults = append(faults, c.Fault(path, what, why, fix)) }
 	const or = ", or remove train.exchange"
 	t := c.Train.Train
 	e := t.Exchange
@@ -124,11 +124,11 @@ func (c *TrainConfig) checkExchangePruning(or string) []*exit.Error {
 	switch {
 	case p.Method == NoPruning:
 	case system != EagerExchange:
-		return []*exit.Error{c.fault("prune.method", "pruning with train.exchange.system: "+system, "ranks have different weights between two averages, and would prune different ones", "set train.exchange.system: "+EagerExchange+", or prune.method: "+NoPruning)}
+		return []*exit.Error{c.Fault("prune.method", "pruning with train.exchange.system: "+system, "ranks have different weights between two averages, and would prune different ones", "set train.exchange.system: "+EagerExchange+", or prune.method: "+NoPruning)}
 	case p.Structure == ChannelStructure:
-		return []*exit.Error{c.fault("prune.structure", "pruned channels with train.exchange", "gradients that are late are those of all channels", "set prune.structure: "+ElementStructure+or)}
+		return []*exit.Error{c.Fault("prune.structure", "pruned channels with train.exchange", "gradients that are late are those of all channels", "set prune.structure: "+ElementStructure+or)}
 	case p.Method == LotteryPruning || p.Method == EarlyBirdPruning:
-		return []*exit.Error{c.fault("prune.method", "prune.method: "+p.Method+" with train.exchange", "gradients that are late are not rewound", "set prune.method: "+MagnitudePruning+or)}
+		return []*exit.Error{c.Fault("prune.method", "prune.method: "+p.Method+" with train.exchange", "gradients that are late are not rewound", "set prune.method: "+MagnitudePruning+or)}
 	}
 	return nil
 }

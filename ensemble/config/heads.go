@@ -54,7 +54,7 @@ var sizeKeys = map[dist.Size]string{dist.Degree: "model.degree", dist.Bins: "mod
 // checkHead checks that family, loss and head are compatible.
 func (c *TrainConfig) checkHead() []*exit.Error {
 	var faults []*exit.Error
-	add := func(path, what, why, fix string) { faults = append(faults, c.fault(path, what, why, fix)) }
+	add := func(path, what, why, fix string) { faults = append(faults, c.Fault(path, what, why, fix)) }
 	m, loss := c.Model, c.Train.Train.Loss
 	if m.Head != DistributionHead && m.Family != NormalFamily {
 		add("model.family", "model.family is not used by head "+string(m.Head), "only head distribution has a family", "remove it, or set model.head: distribution")
@@ -97,11 +97,11 @@ func (c *TrainConfig) checkHead() []*exit.Error {
 // form of the threshold-weighted CRPS.
 func (c *TrainConfig) checkThresholds() []*exit.Error {
 	var faults []*exit.Error
-	add := func(what, why, fix string) { faults = append(faults, c.fault("train.loss.threshold", what, why, fix)) }
+	add := func(what, why, fix string) { faults = append(faults, c.Fault("train.loss.threshold", what, why, fix)) }
 	m, loss := c.Model, c.Train.Train.Loss
 	if len(loss.Threshold) == 0 {
 		if c.text("train.loss.threshold_weight") != "1" {
-			faults = append(faults, c.fault("train.loss.threshold_weight", "train.loss.threshold_weight without train.loss.threshold", "", "remove it, or set train.loss.threshold"))
+			faults = append(faults, c.Fault("train.loss.threshold_weight", "train.loss.threshold_weight without train.loss.threshold", "", "remove it, or set train.loss.threshold"))
 		}
 		return faults
 	}

@@ -43,12 +43,12 @@ func isHookURL(s string) bool {
 func (c *PredictConfig) checkHook() error {
 	switch h := c.Serve.OnIssue; {
 	case h.Command != nil && h.URL != "":
-		return c.fault("serve.on_issue", "serve.on_issue has command and url", "one of them is called", "keep one; a command may send requests itself")
+		return c.Fault("serve.on_issue", "serve.on_issue has command and url", "one of them is called", "keep one; a command may send requests itself")
 	case h.URL != "" && h.SecretFile == "":
-		return c.fault("serve.on_issue.url", "serve.on_issue.url without serve.on_issue.secret_file", "the receiver could not tell requests of this service from others",
+		return c.Fault("serve.on_issue.url", "serve.on_issue.url without serve.on_issue.secret_file", "the receiver could not tell requests of this service from others",
 			`create the file with (umask 077; echo "whsec_$(head -c 32 /dev/urandom | base64)" >hook.secret), and name it in secret_file`)
 	case h.URL == "" && h.SecretFile != "":
-		return c.fault("serve.on_issue.secret_file", "serve.on_issue.secret_file without serve.on_issue.url", "only requests are signed", "add url, or remove secret_file")
+		return c.Fault("serve.on_issue.secret_file", "serve.on_issue.secret_file without serve.on_issue.url", "only requests are signed", "add url, or remove secret_file")
 	}
 	return nil
 }

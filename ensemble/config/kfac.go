@@ -44,7 +44,7 @@ func kfacKeys() []schema.Key {
 // checkKFAC checks that keys of kfac are set for it only, and that other settings support it.
 func (c *TrainConfig) checkKFAC() []*exit.Error {
 	var faults []*exit.Error
-	add := func(path, what, why, fix string) { faults = append(faults, c.fault(path, what, why, fix)) }
+	add := func(path, what, why, fix string) { faults = append(faults, c.Fault(path, what, why, fix)) }
 	t := c.Train.Train
 	if t.Optimizer != KFACOptimizer {
 		for _, k := range kfacKeys() {

@@ -94,7 +94,7 @@ func (c *TrainConfig) mergeTargetLeads() []*exit.Error {
 	case one && len(d.TargetLeads) == 0:
 		d.TargetLeads = []ensemble.Lead{d.TargetLead}
 	case one && !slices.Equal(d.TargetLeads, []ensemble.Lead{d.TargetLead}):
-		return []*exit.Error{c.fault("data.target_lead", fmt.Sprintf("data.target_lead %s contradicts data.target_leads", d.TargetLead), "data.target_leads are "+formatList(d.TargetLeads),
+		return []*exit.Error{c.Fault("data.target_lead", fmt.Sprintf("data.target_lead %s contradicts data.target_leads", d.TargetLead), "data.target_leads are "+FormatList(d.TargetLeads),
 			"give one of the two")}
 	}
 	return nil
@@ -104,7 +104,7 @@ func (c *TrainConfig) mergeTargetLeads() []*exit.Error {
 // its lead axis.
 func (c *TrainConfig) checkLeads() []*exit.Error {
 	var faults []*exit.Error
-	add := func(path, what, why, fix string) { faults = append(faults, c.fault(path, what, why, fix)) }
+	add := func(path, what, why, fix string) { faults = append(faults, c.Fault(path, what, why, fix)) }
 	d, m, kind := c.Data, c.Model, c.Model.NetworkKind()
 	for i := 1; i < len(d.Leads); i++ {
 		if d.Leads[i] <= d.Leads[i-1] {
@@ -127,7 +127,7 @@ func (c *TrainConfig) checkLeads() []*exit.Error {
 		switch {
 		case slices.Contains(d.Leads, l):
 		case len(d.Leads) > 0 && l < d.Leads[len(d.Leads)-1] || m.Head != SpreadHead || m.Method == StagesMethod:
-			add(key, fmt.Sprintf("%s %s is not one of data.leads", key, l), "the leads are "+formatList(d.Leads)+"; only model.head: spread, in one stage, can predict later leads without their fields",
+			add(key, fmt.Sprintf("%s %s is not one of data.leads", key, l), "the leads are "+FormatList(d.Leads)+"; only model.head: spread, in one stage, can predict later leads without their fields",
 				"add it to data.leads, or choose one of them")
 		default:
 			early = true
@@ -150,7 +150,7 @@ func (c *TrainConfig) checkLeads() []*exit.Error {
 		add("model.lead_axis", "leads in rows are not supported with stages, a reference, a member encoder or embeddings", "these cover all leads together",
 			"set model.lead_axis: "+ChannelLeads+", or remove model.method, model.reference, model.members and model.embedding")
 	case rows && early:
-		add("model.lead_axis", "leads in rows need all target leads as input", "data.leads are "+formatList(d.Leads), "add the target lead to data.leads, or set model.lead_axis: "+ChannelLeads)
+		add("model.lead_axis", "leads in rows need all target leads as input", "data.leads are "+FormatList(d.Leads), "add the target lead to data.leads, or set model.lead_axis: "+ChannelLeads)
 	case !rows && len(m.Conditions) > 0:
 		add("model.conditions", "model.conditions with leads as channels", "they condition on the lead of a row", "remove them, or set model.lead_axis: "+BatchLeads)
 	}
@@ -164,7 +164,7 @@ func (c *TrainConfig) checkLeads() []*exit.Error {
 		add("data.leads", fmt.Sprintf("%s needs several leads, got %d", m.Kind, len(d.Leads)), "it is a network over time", "add leads, or set another model.kind")
 	}
 	if w := c.Train.Train.Loss.LeadWeights; len(w) > 0 && len(w) != len(d.TargetLeads) {
-		add("train.loss.lead_weights", fmt.Sprintf("train.loss.lead_weights has %d weights, want %d", len(w), len(d.TargetLeads)), "target leads are "+formatList(d.TargetLeads), "give one weight for each target lead")
+		add("train.loss.lead_weights", fmt.Sprintf("train.loss.lead_weights has %d weights, want %d", len(w), len(d.TargetLeads)), "target leads are "+FormatList(d.TargetLeads), "give one weight for each target lead")
 	}
 	return faults
 }

@@ -25,9 +25,9 @@ type Sources struct {
 	Flags []Flag   // flags of the command that set keys
 	// IgnoreEnvironment ignores environment variables, so that the result depends on the other sources only.
 	IgnoreEnvironment bool
+	Texts             map[string][]byte // contents of built-in files, by the names that Files has
 
-	texts map[string][]byte // contents of built-in files by name
-	unset []string          // keys that are reset to their defaults
+	unset []string // keys that are reset to their defaults
 }
 
 // Flag is a command-line flag that sets a key.
@@ -58,9 +58,9 @@ type SourceFile struct {
 	SHA256 string
 }
 
-// loaded is a loaded configuration of any schema: values, origins, files. It is embedded in the
-// typed configurations.
-type loaded struct {
+// Loaded is a loaded configuration of any schema: values, origins, files. It is embedded in the
+// typed configurations, of this package and of those with a schema of their own.
+type Loaded struct {
 	schema   *Schema
 	values   map[string]any // by key path; nil without value and default
 	origins  map[string]Origin
@@ -73,11 +73,11 @@ type loaded struct {
 var nonKeyVariables = []string{"ENSEMBLE_COORDINATOR", "ENSEMBLE_CUDA_PATH", "ENSEMBLE_DATA", "ENSEMBLE_DECODE", "ENSEMBLE_JOB", "ENSEMBLE_LINK_RATE", "ENSEMBLE_PEERS", "ENSEMBLE_RANK",
 	"ENSEMBLE_RANKS", "ENSEMBLE_TEST_DATA", "ENSEMBLE_TEST_DEMO", "ENSEMBLE_VERSION"}
 
-// load reads and merges all sources.
+// Load reads and merges all sources. Rules between keys are the caller's: Fault makes their errors, and JoinFaults joins them.
 //
 // Errors: exit 64 with all faults, in the order of the sources.
-func load(s *Schema, src Sources) (*loaded, error) {
-	e := &loaded{schema: s, values: map[string]any{}, origins: map[string]Origin{}}
+func Load(s *Schema, src Sources) (*Loaded, error) {
+	e := &Loaded{schema: s, values: map[string]any{}, origins: map[string]Origin{}}
 	v := viper.New()
 	var faults []*exit.Error
 	for _, l := range s.Leaves() {
@@ -139,7 +139,7 @@ func load(s *Schema, src Sources) (*loaded, error) {
 	if len(src.Files) == 0 && !s.optional {
 		faults = append(faults, &exit.Error{Code: exit.Usage, What: "missing configuration file", Fix: "name the file with " + s.Flag})
 	}
-	if err := joinFaults(faults); err != nil {
+	if err := JoinFaults(faults); err != nil {
 		return nil, err
 	}
 	for _, l := range s.Leaves() {
@@ -159,13 +159,13 @@ func load(s *Schema, src Sources) (*loaded, error) {
 	if !s.fileOnly && !src.IgnoreEnvironment {
 		e.warnings = unknownEnvironment(s)
 	}
-	return e, joinFaults(faults)
+	return e, JoinFaults(faults)
 }
 
 // read reads a file, or the built-in file of this name.
 func (src *Sources) read(s *Schema, path string) schema.Document {
 	others := []*schema.Schema{TrainSchema.Schema, PredictSchema.Schema}
-	if text, ok := src.texts[path]; ok {
+	if text, ok := src.Texts[path]; ok {
 		return s.ReadText(path, filepath.Dir(path), text, others...)
 	}
 	return s.ReadFile(path, others...)
@@ -189,8 +189,8 @@ func nested(values map[string]any) map[string]any {
 	return out
 }
 
-// joinFaults joins faults into one error; nil if there are none.
-func joinFaults(faults []*exit.Error) error {
+// JoinFaults joins faults into one error, the first with the others in its More; nil if there are none.
+func JoinFaults(faults []*exit.Error) error {
 	if len(faults) == 0 {
 		return nil
 	}
@@ -200,7 +200,7 @@ func joinFaults(faults []*exit.Error) error {
 }
 
 // sourceNames lists the configuration files, for the position of an error.
-func (e *loaded) sourceNames() string {
+func (e *Loaded) sourceNames() string {
 	names := make([]string, len(e.files))
 	for i, f := range e.files {
 		names[i] = f.Path
@@ -238,8 +238,8 @@ func unknownEnvironment(s *Schema) []string {
 	return warnings
 }
 
-// fill copies the effective values into the fields of the structure that out points to.
-func (e *loaded) fill(out any) {
+// Fill copies the effective values into the fields of the structure that out points to.
+func (e *Loaded) Fill(out any) {
 	target := reflect.ValueOf(out).Elem()
 	for _, l := range e.schema.Leaves() {
 		if v := e.values[l.Path]; v != nil {
@@ -249,8 +249,8 @@ func (e *loaded) fill(out any) {
 	}
 }
 
-// fault is the error of a rule between keys, at the position where the key path was set.
-func (e *loaded) fault(path, what, why, fix string) *exit.Error {
+// Fault is the error of a rule between keys, at the position where the key path was set.
+func (e *Loaded) Fault(path, what, why, fix string) *exit.Error {
 	o := e.origins[path]
 	at := o.Where
 	if at == "" {
@@ -263,10 +263,10 @@ func (e *loaded) fault(path, what, why, fix string) *exit.Error {
 }
 
 // Origin returns the source of the effective value of a key.
-func (e *loaded) Origin(path string) Origin { return e.origins[path] }
+func (e *Loaded) Origin(path string) Origin { return e.origins[path] }
 
 // Files returns the configuration files in order.
-func (e *loaded) Files() []SourceFile { return e.files }
+func (e *Loaded) Files() []SourceFile { return e.files }
 
 // Warnings returns suspicious but valid settings, such as unknown environment variables.
-func (e *loaded) Warnings() []string { return e.warnings }
+func (e *Loaded) Warnings() []string { return e.warnings }

@@ -52,7 +52,7 @@ type Imbalance struct {
 }
 
 // MachineSchema is the schema of machine.yaml.
-var MachineSchema = newFileSchema[Machine]("machine", "--machine or train.machine", []schema.Key{
+var MachineSchema = NewFileSchema[Machine]("machine", "--machine or train.machine", []schema.Key{
 	{Path: "version", Required: true, Check: OneOf("1"), Example: "1",
 		Help: "Version of this format."},
 	{Path: "node.ranks", Default: "1", Check: Between(1, 4096), Example: "4",
@@ -86,19 +86,19 @@ var MachineSchema = newFileSchema[Machine]("machine", "--machine or train.machin
 // MachineConfig is a loaded machine.yaml.
 type MachineConfig struct {
 	Machine
-	*loaded
+	*Loaded
 }
 
 // LoadMachine loads machine.yaml. Environment variables have no effect.
 //
 // Errors: exit 64 with all faults, each with its position and a fix.
 func LoadMachine(path string) (*MachineConfig, error) {
-	e, err := load(MachineSchema, Sources{Files: []string{path}})
+	e, err := Load(MachineSchema, Sources{Files: []string{path}})
 	if err != nil {
 		return nil, err
 	}
-	c := &MachineConfig{loaded: e}
-	e.fill(&c.Machine)
+	c := &MachineConfig{Loaded: e}
+	e.Fill(&c.Machine)
 	if f := c.checkImbalance(); f != nil {
 		return nil, f
 	}
@@ -110,17 +110,11 @@ func (c *MachineConfig) checkImbalance() *exit.Error {
 	b := c.Imbalance
 	switch {
 	case b.Ranks < 2 && (b.Slowest > 1 || len(b.Times) > 0):
-		return c.fault("imbalance.ranks", fmt.Sprintf("imbalance.ranks is %d", b.Ranks), "how much slower the slowest rank is depends on the number of ranks", "state the number of ranks that were measured, 2 or more")
+		return c.Fault("imbalance.ranks", fmt.Sprintf("imbalance.ranks is %d", b.Ranks), "how much slower the slowest rank is depends on the number of ranks", "state the number of ranks that were measured, 2 or more")
 	case b.Ranks >= 2 && b.Slowest > float64(b.Ranks):
-		return c.fault("imbalance.slowest", fmt.Sprintf("imbalance.slowest is %g", b.Slowest), fmt.Sprintf("the slowest of %d ranks takes at most %d times their mean", b.Ranks, b.Ranks), fmt.Sprintf("set it to %d or less", b.Ranks))
+		return c.Fault("imbalance.slowest", fmt.Sprintf("imbalance.slowest is %g", b.Slowest), fmt.Sprintf("the slowest of %d ranks takes at most %d times their mean", b.Ranks, b.Ranks), fmt.Sprintf("set it to %d or less", b.Ranks))
 	case b.Persistent > b.Slowest:
-		return c.fault("imbalance.persistent", fmt.Sprintf("imbalance.persistent is %g", b.Persistent), fmt.Sprintf("the slowest rank of each step takes %g of the mean, so no rank takes more in all steps", b.Slowest), fmt.Sprintf("set it to %g or less", b.Slowest))
+		return c.Fault("imbalance.persistent", fmt.Sprintf("imbalance.persistent is %g", b.Persistent), fmt.Sprintf("the slowest rank of each step takes %g of the mean, so no rank takes more in all steps", b.Slowest), fmt.Sprintf("set it to %g or less", b.Slowest))
 	}
 	return nil
-}
-
-// Fault is the error of a value that conflicts with something outside of the file, at the
-// position where the value was set.
-func (c *MachineConfig) Fault(path, what, why, fix string) error {
-	return c.fault(path, what, why, fix)
 }

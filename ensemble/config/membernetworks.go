@@ -52,7 +52,7 @@ func memberKeys() []schema.Key {
 // kind of network and its head.
 func (c *TrainConfig) checkMembers() []*exit.Error {
 	var faults []*exit.Error
-	add := func(path, what, why, fix string) { faults = append(faults, c.fault(path, what, why, fix)) }
+	add := func(path, what, why, fix string) { faults = append(faults, c.Fault(path, what, why, fix)) }
 	m, loss := c.Model, c.Train.Train.Loss
 	encodes, gives := m.Members == MemberEncoder, m.Head == MembersHead
 	// Defaults are allowed: an effective configuration, which lists them all, must load again.

@@ -30,7 +30,7 @@ func kindNamesWhere(has func(*unet3d.Kind) bool) string {
 // checkKind checks that the kind of network supports the other keys of model.
 func (c *TrainConfig) checkKind() []*exit.Error {
 	var faults []*exit.Error
-	add := func(path, what, why, fix string) { faults = append(faults, c.fault(path, what, why, fix)) }
+	add := func(path, what, why, fix string) { faults = append(faults, c.Fault(path, what, why, fix)) }
 	d, m, kind := c.Data, c.Model, c.Model.NetworkKind()
 	if !kind.AnyLevels && m.LevelFilters != SharedLevelFilters {
 		add("model.level_filters", "model.level_filters is not supported by "+m.Kind, "model.level_filters is "+m.LevelFilters+"; it has one filter for all levels",

@@ -55,7 +55,7 @@ func pipelineKeys() []schema.Key {
 // checkPipeline checks the numbers of a pipeline, and that other settings support it. Schedules check their numbers themselves.
 func (c *TrainConfig) checkPipeline() []*exit.Error {
 	var faults []*exit.Error
-	add := func(path, what, why, fix string) { faults = append(faults, c.fault(path, what, why, fix)) }
+	add := func(path, what, why, fix string) { faults = append(faults, c.Fault(path, what, why, fix)) }
 	const path, or = "train.pipeline.stages", ", or remove train.pipeline"
 	t := c.Train.Train
 	p := t.Pipeline

@@ -154,7 +154,7 @@ var PredictSchema = newOptionalSchema[Predict]("predict", slices.Concat([]schema
 // PredictConfig is a loaded predict.yaml, or its defaults.
 type PredictConfig struct {
 	Predict
-	*loaded
+	*Loaded
 }
 
 // LoadPredict loads predict.yaml. Without a file the configuration consists of defaults,
@@ -162,25 +162,25 @@ type PredictConfig struct {
 //
 // Errors: exit 64 with all faults, each with its position and a fix.
 func LoadPredict(src Sources) (*PredictConfig, error) {
-	e, err := load(PredictSchema, src)
+	e, err := Load(PredictSchema, src)
 	if err != nil {
 		return nil, err
 	}
-	c := &PredictConfig{loaded: e}
-	e.fill(&c.Predict)
+	c := &PredictConfig{Loaded: e}
+	e.Fill(&c.Predict)
 	faults := c.checkPublishing()
 	m := c.Members
 	if n := m.Expected.N(); n > 0 && m.Minimum > n {
-		faults = append(faults, c.fault("members.minimum", fmt.Sprintf("members.minimum is %d, want at most members.expected, %d", m.Minimum, n), "", "lower it, or raise members.expected"))
+		faults = append(faults, c.Fault("members.minimum", fmt.Sprintf("members.minimum is %d, want at most members.expected, %d", m.Minimum, n), "", "lower it, or raise members.expected"))
 	}
 	if len(m.Required) > 1 {
-		faults = append(faults, c.fault("members.required", "members.required lists control and none", "they are mutually exclusive", "keep one"))
+		faults = append(faults, c.Fault("members.required", "members.required lists control and none", "they are mutually exclusive", "keep one"))
 	}
 	if m.Control == "mean_only" {
-		faults = append(faults, c.fault("members.control", "members.control: mean_only is not supported", "networks use mean and spread of the same members",
+		faults = append(faults, c.Fault("members.control", "members.control: mean_only is not supported", "networks use mean and spread of the same members",
 			"set include, exclude or none"))
 	}
-	if err := joinFaults(faults); err != nil {
+	if err := JoinFaults(faults); err != nil {
 		return nil, err
 	}
 	return c, nil

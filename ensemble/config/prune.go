@@ -206,7 +206,7 @@ func pruneKeys() []schema.Key {
 // checkPrune checks the target, the order of times, and that each key is used by the method.
 func (c *TrainConfig) checkPrune() []*exit.Error {
 	var faults []*exit.Error
-	add := func(path, what, why, fix string) { faults = append(faults, c.fault(path, what, why, fix)) }
+	add := func(path, what, why, fix string) { faults = append(faults, c.Fault(path, what, why, fix)) }
 	p, epochs := c.Prune, c.Train.Train.Epochs
 	for _, k := range pruneKeys() {
 		// Defaults are allowed: an effective configuration, which lists them all, must load again.

@@ -77,7 +77,7 @@ func pruneJobKeys() []schema.Key {
 // PruneConfig is a loaded prune.yaml: its values and their origins.
 type PruneConfig struct {
 	PruneJob
-	*loaded
+	*Loaded
 }
 
 // LoadPrune loads prune.yaml.
@@ -85,20 +85,20 @@ type PruneConfig struct {
 // Errors: exit 64 with all faults, each with its position and a fix. Conflicts with the
 // configuration of the run are found by Training.
 func LoadPrune(src Sources) (*PruneConfig, error) {
-	e, err := load(PruneSchema, src)
+	e, err := Load(PruneSchema, src)
 	if err != nil {
 		return nil, err
 	}
-	c := &PruneConfig{loaded: e}
-	e.fill(&c.PruneJob)
+	c := &PruneConfig{Loaded: e}
+	e.Fill(&c.PruneJob)
 	var faults []*exit.Error
 	for _, path := range derivedKeys {
 		if c.Origin(path).Layer != "default" {
-			faults = append(faults, c.fault(path, path+" is not used by `ensemble prune`", "times follow from rounds and epochs", "remove it"))
+			faults = append(faults, c.Fault(path, path+" is not used by `ensemble prune`", "times follow from rounds and epochs", "remove it"))
 		}
 	}
 	faults = append(faults, c.checkAtOnce()...)
-	return c, joinFaults(append(faults, e.checkTeacherWeight(len(c.Teacher.Runs))...))
+	return c, JoinFaults(append(faults, e.checkTeacherWeight(len(c.Teacher.Runs))...))
 }
 
 // AtOnce reports whether the network is pruned without training.
@@ -106,7 +106,7 @@ func (c *PruneConfig) AtOnce() bool { return c.Prune.Method == OBSPruning || c.E
 
 // checkAtOnce checks the keys of pruning without training, and that those of calibration belong to obs.
 func (c *PruneConfig) checkAtOnce() (faults []*exit.Error) {
-	add := func(path, what, why, fix string) { faults = append(faults, c.fault(path, what, why, fix)) }
+	add := func(path, what, why, fix string) { faults = append(faults, c.Fault(path, what, why, fix)) }
 	set := func(path string) bool { return c.Origin(path).Layer != "default" }
 	p := c.Prune
 	for _, path := range []string{"calibration.inits", "calibration.damping", "calibration.max_side"} {

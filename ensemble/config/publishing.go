@@ -94,7 +94,7 @@ var publishingKeys = []schema.Key{
 // checkPublishing checks the keys of products and output, and sets the default quantiles.
 func (c *PredictConfig) checkPublishing() []*exit.Error {
 	var faults []*exit.Error
-	add := func(path, what, why, fix string) { faults = append(faults, c.fault(path, what, why, fix)) }
+	add := func(path, what, why, fix string) { faults = append(faults, c.Fault(path, what, why, fix)) }
 	once := func(path string, words []string) {
 		for i, w := range words {
 			if slices.Contains(words[:i], w) {

@@ -55,32 +55,32 @@ var QuantiseSchema = newSchema[QuantiseJob]("quantise", []schema.Key{
 // QuantiseConfig is a loaded quantise.yaml: its values and their origins.
 type QuantiseConfig struct {
 	QuantiseJob
-	*loaded
+	*Loaded
 }
 
 // LoadQuantise loads quantise.yaml.
 //
 // Errors: exit 64 with all faults, each with its position and a fix.
 func LoadQuantise(src Sources) (*QuantiseConfig, error) {
-	e, err := load(QuantiseSchema, src)
+	e, err := Load(QuantiseSchema, src)
 	if err != nil {
 		return nil, err
 	}
-	c := &QuantiseConfig{loaded: e}
-	e.fill(&c.QuantiseJob)
+	c := &QuantiseConfig{Loaded: e}
+	e.Fill(&c.QuantiseJob)
 	var faults []*exit.Error
 	if c.Calibration.Inits == 0 {
-		faults = append(faults, c.fault("calibration.inits", "calibration.inits is 0", "int8 scales are determined from activations on training data", "set calibration.inits to at least 1"))
+		faults = append(faults, c.Fault("calibration.inits", "calibration.inits is 0", "int8 scales are determined from activations on training data", "set calibration.inits to at least 1"))
 	}
 	if c.Origin("calibration.clip_fraction").Layer != "default" && c.Calibration.Method != "percentile" {
-		faults = append(faults, c.fault("calibration.clip_fraction", fmt.Sprintf("calibration.clip_fraction is not used by method %s", c.Calibration.Method), "only percentile clips a fraction", "remove it, or set calibration.method: percentile"))
+		faults = append(faults, c.Fault("calibration.clip_fraction", fmt.Sprintf("calibration.clip_fraction is not used by method %s", c.Calibration.Method), "only percentile clips a fraction", "remove it, or set calibration.method: percentile"))
 	}
 	for i, name := range c.Keep {
 		if name == "" || slices.Contains(c.Keep[:i], name) {
-			faults = append(faults, c.fault("keep", fmt.Sprintf("empty or duplicate layer %q in keep", name), "", "list each layer once"))
+			faults = append(faults, c.Fault("keep", fmt.Sprintf("empty or duplicate layer %q in keep", name), "", "list each layer once"))
 		}
 	}
-	if err := joinFaults(faults); err != nil {
+	if err := JoinFaults(faults); err != nil {
 		return nil, err
 	}
 	return c, nil

@@ -61,7 +61,7 @@ func spatialInputKeys() []schema.Key {
 // the network support embeddings.
 func (c *TrainConfig) checkSpatialInputs() []*exit.Error {
 	var faults []*exit.Error
-	add := func(path, what, why, fix string) { faults = append(faults, c.fault(path, what, why, fix)) }
+	add := func(path, what, why, fix string) { faults = append(faults, c.Fault(path, what, why, fix)) }
 	a := c.Data.Auxiliary
 	if (len(a.Files) == 0) != (len(a.Variables) == 0) {
 		add("data.auxiliary.variables", "data.auxiliary needs both files and variables", "", "set data.auxiliary.files and data.auxiliary.variables, or neither")
@@ -84,7 +84,7 @@ func (c *TrainConfig) checkSpatialInputs() []*exit.Error {
 // checkReference checks that head, method and spread divisor are compatible with a reference.
 func (c *TrainConfig) checkReference() []*exit.Error {
 	var faults []*exit.Error
-	add := func(path, what, why, fix string) { faults = append(faults, c.fault(path, what, why, fix)) }
+	add := func(path, what, why, fix string) { faults = append(faults, c.Fault(path, what, why, fix)) }
 	if c.Model.Reference == NoReference {
 		for _, k := range referenceKeys()[1:] {
 			if c.text(k.Path) != k.Default {

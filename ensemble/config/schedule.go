@@ -72,9 +72,9 @@ func (s Schedule) Inits(begin, end time.Time) (out []time.Time) {
 func (c *PredictConfig) checkSchedule() error {
 	switch s := c.Serve.Schedule; {
 	case (s.Cycles == nil) != (s.Expected == ""):
-		return c.fault("serve.schedule", "serve.schedule has only one of cycles and expected", "both make a schedule", "add the other: schedule: {cycles: [00, 12], expected: init+6h40m}")
+		return c.Fault("serve.schedule", "serve.schedule has only one of cycles and expected", "both make a schedule", "add the other: schedule: {cycles: [00, 12], expected: init+6h40m}")
 	case s.Cycles != nil && !s.Expected.NeedsInit():
-		return c.fault("serve.schedule.expected", fmt.Sprintf("serve.schedule.expected is %s", s.Expected), "it must count from the initialisation", "write it as init+6h40m or 06:40Z")
+		return c.Fault("serve.schedule.expected", fmt.Sprintf("serve.schedule.expected is %s", s.Expected), "it must count from the initialisation", "write it as init+6h40m or 06:40Z")
 	}
 	return nil
 }

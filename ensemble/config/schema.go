@@ -20,9 +20,9 @@ func newSchema[T any](name string, keys []schema.Key) *Schema {
 	return &Schema{Schema: schema.New[T](name, kinds, keys)}
 }
 
-// newFileSchema is newSchema for files that environment variables and --set cannot override. flag
+// NewFileSchema is newSchema for files that environment variables and --set cannot override. flag
 // names the file in fixes.
-func newFileSchema[T any](name, flag string, keys []schema.Key) *Schema {
+func NewFileSchema[T any](name, flag string, keys []schema.Key) *Schema {
 	s := newSchema[T](name, keys)
 	s.Flag, s.fileOnly = flag, true
 	return s

@@ -108,7 +108,7 @@ var hostName = regexp.MustCompile(`^[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?(\.
 // Errors: exit 64 for a deadline that is one point in time, for half a schedule, and for half a hook.
 func (c *PredictConfig) CheckService() error {
 	if d := c.Members.Deadline; d != "" && !strings.HasPrefix(string(d), "+") && !d.NeedsInit() {
-		return c.fault("members.deadline", "members.deadline is a single point in time", "a service needs a deadline for every initialisation",
+		return c.Fault("members.deadline", "members.deadline is a single point in time", "a service needs a deadline for every initialisation",
 			"write the time after the initialisation such as init+6h40m, a time of day such as 06:40Z, or the time after the first file such as +40m")
 	}
 	if err := c.checkSchedule(); err != nil {

@@ -70,7 +70,7 @@ func shareKeys() []schema.Key {
 // checkShare checks the budget, and that other settings support parameter sharing.
 func (c *TrainConfig) checkShare() []*exit.Error {
 	var faults []*exit.Error
-	add := func(path, what, why, fix string) { faults = append(faults, c.fault(path, what, why, fix)) }
+	add := func(path, what, why, fix string) { faults = append(faults, c.Fault(path, what, why, fix)) }
 	if c.Model.Share.Budget == 0 {
 		if c.text("model.share.budget") != "" {
 			add("model.share.budget", "model.share.budget is 0", "filters would have no parameters", "set a percentage such as 50%, or remove it")

@@ -11,7 +11,7 @@ import (
 )
 
 // text is an effective value as YAML text; "" without a value.
-func (e *loaded) text(path string) string {
+func (e *Loaded) text(path string) string {
 	v := e.values[path]
 	if v == nil {
 		return ""
@@ -21,13 +21,13 @@ func (e *loaded) text(path string) string {
 
 // YAML is the effective configuration: every key that has a value, in schema order. Loading it
 // gives the same configuration.
-func (e *loaded) YAML() []byte {
+func (e *Loaded) YAML() []byte {
 	return e.schema.YAML(func(l *schema.Leaf) (text, comment string) { return l.Text(e.values[l.Path]), "" })
 }
 
 // YAMLBelow is YAML with lists of files relative to a folder that they are below, and without the cache of indexes, so
 // that it names no directory of this machine.
-func (e *loaded) YAMLBelow(folder string) []byte {
+func (e *Loaded) YAMLBelow(folder string) []byte {
 	return e.schema.YAML(func(l *schema.Leaf) (text, comment string) {
 		v := e.values[l.Path]
 		if files, ok := v.([]Path); ok {
@@ -46,7 +46,7 @@ func (e *loaded) YAMLBelow(folder string) []byte {
 
 // Show writes the effective configuration as YAML; with origin, every value has a comment with its
 // source.
-func (e *loaded) Show(w io.Writer, origin bool) error {
+func (e *Loaded) Show(w io.Writer, origin bool) error {
 	text := e.YAML()
 	if origin {
 		text = e.schema.YAML(func(l *schema.Leaf) (text, comment string) {
@@ -64,7 +64,7 @@ type Setting struct {
 }
 
 // Values returns all keys that have a value.
-func (e *loaded) Values() map[string]Setting {
+func (e *Loaded) Values() map[string]Setting {
 	out := map[string]Setting{}
 	for _, l := range e.schema.Leaves() {
 		if text := l.Text(e.values[l.Path]); text != "" {
@@ -75,14 +75,14 @@ func (e *loaded) Values() map[string]Setting {
 }
 
 // Hash is the SHA-256 of the YAML text of the effective configuration.
-func (e *loaded) Hash() string {
+func (e *Loaded) Hash() string {
 	sum := sha256.Sum256(e.YAML())
 	return hex.EncodeToString(sum[:])
 }
 
 // Identity is the SHA-256 of all keys that can change results, without Neutral keys. Runs that
 // differ only in threads or checkpoints have the same identity.
-func (e *loaded) Identity() string {
+func (e *Loaded) Identity() string {
 	h := sha256.New()
 	for _, l := range e.schema.Leaves() {
 		if !l.OutsideIdentity {
@@ -93,7 +93,7 @@ func (e *loaded) Identity() string {
 }
 
 // ResumeIdentity is the SHA-256 of all keys that may not change when a run is resumed. The checkpoints of a run have the same one.
-func (e *loaded) ResumeIdentity() string {
+func (e *Loaded) ResumeIdentity() string {
 	h := sha256.New()
 	for _, l := range e.schema.Leaves() {
 		if !l.MayChangeOnResume {
@@ -115,13 +115,13 @@ type Change struct {
 //
 // Errors: exit 64 with one fault for each other key that differs, with both values; exit 65 if
 // began cannot be parsed.
-func (e *loaded) CheckResume(began []byte) ([]Change, error) {
+func (e *Loaded) CheckResume(began []byte) ([]Change, error) {
 	old := e.schema.ReadText("config.effective.yaml", "/", began)
 	if len(old.Values) == 0 {
-		return nil, &exit.Error{Code: exit.BadData, What: "cannot read the effective configuration of the run", Fix: "start a new run directory", Err: joinFaults(old.Faults)}
+		return nil, &exit.Error{Code: exit.BadData, What: "cannot read the effective configuration of the run", Fix: "start a new run directory", Err: JoinFaults(old.Faults)}
 	}
 	if len(old.Faults) > 0 {
-		return nil, joinFaults(old.Faults)
+		return nil, JoinFaults(old.Faults)
 	}
 	var faults []*exit.Error
 	var changes []Change
@@ -137,11 +137,11 @@ func (e *loaded) CheckResume(began []byte) ([]Change, error) {
 				changes = append(changes, Change{l.Path, orNotSet(before), orNotSet(now)})
 			}
 		default:
-			faults = append(faults, e.fault(l.Path, fmt.Sprintf("%s changed since the run began", l.Path),
+			faults = append(faults, e.Fault(l.Path, fmt.Sprintf("%s changed since the run began", l.Path),
 				fmt.Sprintf("it was %s and is %s", orNotSet(before), orNotSet(now)), "restore it, or start a new run directory"))
 		}
 	}
-	return changes, joinFaults(faults)
+	return changes, JoinFaults(faults)
 }
 
 // orNotSet is s, or "not set".

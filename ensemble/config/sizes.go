@@ -76,7 +76,7 @@ func formatFieldSizes(v any) string {
 	case s.Mixed:
 		return mixedSizes
 	case len(s.List) > 0:
-		return "[" + formatList(s.List) + "]"
+		return "[" + FormatList(s.List) + "]"
 	}
 	return wholeSize
 }
@@ -97,7 +97,7 @@ func (c *TrainConfig) SizeMultiple() int { return 1 << c.Model.Stages }
 // checkSizes checks train.sizes as far as the grid is not needed, and that other settings support it.
 func (c *TrainConfig) checkSizes() []*exit.Error {
 	var faults []*exit.Error
-	add := func(path, what, why, fix string) { faults = append(faults, c.fault(path, what, why, fix)) }
+	add := func(path, what, why, fix string) { faults = append(faults, c.Fault(path, what, why, fix)) }
 	const path, or = "train.sizes", ", or train.sizes: " + wholeSize
 	t := c.Train.Train
 	if !t.Sizes.IsEnabled() {

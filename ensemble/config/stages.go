@@ -82,7 +82,7 @@ func stageKeys() []schema.Key {
 // checkStages checks the requirements of three_stage, and that other methods set no stages.
 func (c *TrainConfig) checkStages() []*exit.Error {
 	var faults []*exit.Error
-	add := func(path, what, why, fix string) { faults = append(faults, c.fault(path, what, why, fix)) }
+	add := func(path, what, why, fix string) { faults = append(faults, c.Fault(path, what, why, fix)) }
 	if c.Model.Method != StagesMethod {
 		for _, k := range slices.Concat(biasKeys(), stageKeys()) {
 			// Defaults are allowed: an effective configuration, which lists them all, must load again.

@@ -66,21 +66,21 @@ func (c *TrainConfig) checkStatistics() []*exit.Error {
 	for i, s := range d.Statistics {
 		switch {
 		case !slices.Contains(d.Variables, s.Variable):
-			faults = append(faults, c.fault("data.statistics", fmt.Sprintf("%s in data.statistics is not one of data.variables", s.Variable), "the variables are "+strings.Join(d.Variables, ", "), "add it to data.variables, or remove it"))
+			faults = append(faults, c.Fault("data.statistics", fmt.Sprintf("%s in data.statistics is not one of data.variables", s.Variable), "the variables are "+strings.Join(d.Variables, ", "), "add it to data.variables, or remove it"))
 		case slices.ContainsFunc(d.Statistics[:i], func(o StatisticChoice) bool { return o.Variable == s.Variable }):
-			faults = append(faults, c.fault("data.statistics", fmt.Sprintf("%s is twice in data.statistics", s.Variable), "", "list each variable once"))
+			faults = append(faults, c.Fault("data.statistics", fmt.Sprintf("%s is twice in data.statistics", s.Variable), "", "list each variable once"))
 		}
 	}
 	of := map[string]Target{}
 	for _, t := range d.Targets {
 		o, twice := of[t.Variable]
 		if of[t.Variable] = t; twice && (o.Statistic != t.Statistic || o.Interval != t.Interval) {
-			faults = append(faults, c.fault("data.targets", fmt.Sprintf("statistics of %s differ between targets", t.Variable), "a variable has one statistic over time", "set the same statistic and interval in both"))
+			faults = append(faults, c.Fault("data.targets", fmt.Sprintf("statistics of %s differ between targets", t.Variable), "a variable has one statistic over time", "set the same statistic and interval in both"))
 		}
 	}
 	if i := d.Intervals; i != AsInFiles && i != FromStart {
 		if length, err := ParseDuration(string(i)); err != nil || length <= 0 {
-			faults = append(faults, c.fault("data.intervals", fmt.Sprintf("data.intervals is %q", string(i)), "want as_is, from_start or a duration", "for example `intervals: 24h`"))
+			faults = append(faults, c.Fault("data.intervals", fmt.Sprintf("data.intervals is %q", string(i)), "want as_is, from_start or a duration", "for example `intervals: 24h`"))
 		}
 	}
 	return faults

@@ -26,18 +26,18 @@ func teacherKeys() []schema.Key {
 }
 
 // checkTeacherWeight returns a fault if teacher.weight is set without teachers; runs is their number.
-func (e *loaded) checkTeacherWeight(runs int) []*exit.Error {
+func (e *Loaded) checkTeacherWeight(runs int) []*exit.Error {
 	if runs > 0 || e.text("teacher.weight") == DefaultTeacherWeight {
 		return nil
 	}
-	return []*exit.Error{e.fault("teacher.weight", "teacher.weight without a teacher", "teacher.runs is empty", "set teacher.runs, or remove it")}
+	return []*exit.Error{e.Fault("teacher.weight", "teacher.weight without a teacher", "teacher.runs is empty", "set teacher.runs, or remove it")}
 }
 
 // checkTeacher checks that other settings support a teacher. The distance is defined for normal
 // distributions.
 func (c *TrainConfig) checkTeacher() []*exit.Error {
 	var faults []*exit.Error
-	add := func(path, what, why, fix string) { faults = append(faults, c.fault(path, what, why, fix)) }
+	add := func(path, what, why, fix string) { faults = append(faults, c.Fault(path, what, why, fix)) }
 	if len(c.Teacher.Runs) == 0 {
 		return c.checkTeacherWeight(0)
 	}

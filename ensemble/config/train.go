@@ -433,13 +433,13 @@ type TrainConfig struct {
 	Train
 	// Machine is the loaded train.machine; nil if it is not set.
 	Machine *MachineConfig
-	*loaded
+	*Loaded
 }
 
 // Identity is the SHA-256 of all keys that can change results, and of the file of train.machine, on
 // which the mesh may depend.
 func (c *TrainConfig) Identity() string {
-	own := c.loaded.Identity()
+	own := c.Loaded.Identity()
 	if c.Machine == nil {
 		return own
 	}
@@ -451,15 +451,15 @@ func (c *TrainConfig) Identity() string {
 //
 // Errors: exit 64 with all faults, each with its position and a fix.
 func LoadTrain(src Sources) (*TrainConfig, error) {
-	e, err := load(TrainSchema, src)
+	e, err := Load(TrainSchema, src)
 	if err != nil {
 		return nil, err
 	}
-	c := &TrainConfig{loaded: e}
-	e.fill(&c.Train)
+	c := &TrainConfig{Loaded: e}
+	e.Fill(&c.Train)
 	if c.Data.Split == (Split{}) {
 		e.values["data.split.fractions.train"], e.values["data.split.fractions.validation"] = 0.7, 0.1
-		e.fill(&c.Train)
+		e.Fill(&c.Train)
 	}
 	faults := append(c.mergeTargetLeads(), c.check()...)
 	if path := c.Train.Train.Machine; path != "" {
@@ -470,7 +470,7 @@ func LoadTrain(src Sources) (*TrainConfig, error) {
 			return nil, err
 		}
 	}
-	if err := joinFaults(faults); err != nil {
+	if err := JoinFaults(faults); err != nil {
 		return nil, err
 	}
 	return c, nil
@@ -479,7 +479,7 @@ func LoadTrain(src Sources) (*TrainConfig, error) {
 // check checks the rules between keys, of all sections.
 func (c *TrainConfig) check() []*exit.Error {
 	var faults []*exit.Error
-	add := func(path, what, why, fix string) { faults = append(faults, c.fault(path, what, why, fix)) }
+	add := func(path, what, why, fix string) { faults = append(faults, c.Fault(path, what, why, fix)) }
 	d := c.Data
 
 	faults = append(faults, c.checkLeads()...)
@@ -521,12 +521,12 @@ func (c *TrainConfig) check() []*exit.Error {
 		}
 		for _, l := range t.Levels {
 			if !slices.Contains(d.Levels, l) {
-				levels := "[" + formatList(append(slices.Clone(d.Levels), l)) + "]"
+				levels := "[" + FormatList(append(slices.Clone(d.Levels), l)) + "]"
 				if l == ensemble.SingleLevel {
 					levels = "[single]"
 				}
 				add("data.levels", fmt.Sprintf("target %s at %s is not on one of data.levels", t.Variable, l),
-					"the levels are "+formatList(d.Levels), "write `levels: "+levels+"`, or predict it on one of these")
+					"the levels are "+FormatList(d.Levels), "write `levels: "+levels+"`, or predict it on one of these")
 			}
 			if id := t.Variable + " at " + l.String(); seen[id] {
 				add("data.targets", "target "+id+" is listed twice", "", "list each target once")
@@ -601,11 +601,11 @@ func (c *TrainConfig) checkOptimizer() []*exit.Error {
 	var faults []*exit.Error
 	t := c.Train.Train
 	if usesLARS := t.Optimizer == "lars" || t.Optimizer == KFACOptimizer && t.KFAC.Rule == "lars"; t.TrustCoefficient > 0 && !usesLARS {
-		faults = append(faults, c.fault("train.trust_coefficient", "train.trust_coefficient is not used by "+t.Optimizer, "only lars has a trust coefficient",
+		faults = append(faults, c.Fault("train.trust_coefficient", "train.trust_coefficient is not used by "+t.Optimizer, "only lars has a trust coefficient",
 			"remove it, or set train.optimizer: lars"))
 	}
 	if t.BaseBatchSize > 0 && t.LearningRateScaling == "none" {
-		faults = append(faults, c.fault("train.base_batch_size", "train.base_batch_size without scaling of the learning rate", "train.learning_rate_scaling is none",
+		faults = append(faults, c.Fault("train.base_batch_size", "train.base_batch_size without scaling of the learning rate", "train.learning_rate_scaling is none",
 			"remove it, or set train.learning_rate_scaling: linear or sqrt"))
 	}
 	return faults
@@ -614,7 +614,7 @@ func (c *TrainConfig) checkOptimizer() []*exit.Error {
 // checkModel checks that head, loss and data are compatible.
 func (c *TrainConfig) checkModel() []*exit.Error {
 	var faults []*exit.Error
-	add := func(path, what, why, fix string) { faults = append(faults, c.fault(path, what, why, fix)) }
+	add := func(path, what, why, fix string) { faults = append(faults, c.Fault(path, what, why, fix)) }
 	loss := c.Train.Train.Loss.Kind
 	switch {
 	case c.Model.Head == DistributionHead && slices.Contains(SpreadLosses, loss):
@@ -646,26 +646,26 @@ func (c *TrainConfig) checkSplit() []*exit.Error {
 		path := "data.split." + part.name
 		switch {
 		case dated && part.name != "test" && !part.p.isSet(), part.p.From.IsZero() != part.p.To.IsZero():
-			faults = append(faults, c.fault(path+".from", path+" needs from and to", "a split by dates needs both ends of the training and validation periods",
+			faults = append(faults, c.Fault(path+".from", path+" needs from and to", "a split by dates needs both ends of the training and validation periods",
 				"set data.split."+part.name+".from and .to"))
 		case part.p.isSet() && part.p.To.End().Before(part.p.From.Time):
-			faults = append(faults, c.fault(path+".to", path+" ends before it begins", part.p.From.String()+" to "+part.p.To.String(), "swap the two"))
+			faults = append(faults, c.Fault(path+".to", path+" ends before it begins", part.p.From.String()+" to "+part.p.To.String(), "swap the two"))
 		}
 	}
 	if f := s.Fractions; !dated && (f.Train <= 0 || f.Train+f.Validation > 1) {
-		faults = append(faults, c.fault("data.split.fractions.train", "invalid data.split.fractions",
+		faults = append(faults, c.Fault("data.split.fractions.train", "invalid data.split.fractions",
 			fmt.Sprintf("train %g, validation %g; want train above 0 and a sum of at most 1", f.Train, f.Validation), "set fractions whose sum is at most 1"))
 	}
 	for _, path := range []string{"data.split.fractions.train", "data.split.fractions.validation"} {
 		if dated && c.values[path] != nil {
-			faults = append(faults, c.fault(path, "the split is defined by dates and by fractions", "they are mutually exclusive", "remove one of them"))
+			faults = append(faults, c.Fault(path, "the split is defined by dates and by fractions", "they are mutually exclusive", "remove one of them"))
 			break
 		}
 	}
 	return faults
 }
 
-// formatList formats items, separated by commas.
-func formatList[T fmt.Stringer](items []T) string {
+// FormatList formats items, separated by commas.
+func FormatList[T fmt.Stringer](items []T) string {
 	return strings.Join(formatAll(items, T.String), ", ")
 }

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/config/experimentfile"
 	"github.com/ensemble-weather/ensemble/ensemble/demo/demotest"
 	"github.com/ensemble-weather/ensemble/ensemble/record"
 	"github.com/ensemble-weather/ensemble/internal/exit"
@@ -128,7 +128,7 @@ func bundleRefuses(t *testing.T, good BundleOptions) {
 			}
 		}
 	}
-	at := filepath.Join(config.BaseVariant, "seed-3", "scores.json")
+	at := filepath.Join(experimentfile.BaseVariant, "seed-3", "scores.json")
 	for _, c := range []struct {
 		name   string
 		change func(o *BundleOptions)

@@ -13,7 +13,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/config/experimentfile"
+	"github.com/ensemble-weather/ensemble/ensemble/config/protocolfile"
 	"github.com/ensemble-weather/ensemble/ensemble/demo"
 	"github.com/ensemble-weather/ensemble/ensemble/record"
 	rundemo "github.com/ensemble-weather/ensemble/ensemble/run/demo"
@@ -44,17 +45,17 @@ type dataset struct {
 func (o *Options) prepareData(ctx context.Context) (*dataset, error) {
 	c, began := o.Experiment, time.Now()
 	d := &dataset{forecasts: c.Data.Forecasts, analyses: c.Data.Analyses, record: record.Data{From: c.Data.Source}}
-	if o.Data != "" && c.Data.Source != config.FilesSource && o.Warn != nil {
+	if o.Data != "" && c.Data.Source != experimentfile.FilesSource && o.Warn != nil {
 		o.Warn(fmt.Sprintf("the data of %s are generated; those in %s are not used", c.Name, o.Data))
 	}
 	var err error
 	switch c.Data.Source {
-	case config.DemoSource:
+	case experimentfile.DemoSource:
 		d.folder = o.generatedDataDir()
 		made := rundemo.Options{Formats: demo.GRIB2, Threads: o.Threads, Version: o.Version, Progress: o.Progress,
 			Data: demo.Config{Inits: c.Data.Demo.Inits, Interval: c.Data.Demo.Every, Members: c.Data.Demo.Members, Seed: uint64(c.Data.Demo.Seed)}}
 		_, err = rundemo.Data(ctx, made, d.folder)
-	case config.ProtocolSource:
+	case experimentfile.ProtocolSource:
 		d.folder = o.generatedDataDir()
 		err = o.synthesize(ctx, d.folder)
 	default:
@@ -95,7 +96,7 @@ func (o *Options) generatedDataDir() string {
 // synthesize writes synthetic data in the layout of a protocol, unless they are complete.
 func (o *Options) synthesize(ctx context.Context, dir string) error {
 	m := o.Experiment.Data.Protocol
-	p, err := config.LoadProtocol(m.Name)
+	p, err := protocolfile.Load(m.Name)
 	if err != nil {
 		return err
 	}
@@ -136,9 +137,9 @@ func (o *Options) dataDir() (string, error) {
 // dataFix is the fix for missing data.
 func (o *Options) dataFix() string {
 	fix := "give their directory with --data, or set " + DataVariable + " to a directory with the subdirectory " + o.Experiment.Name
-	switch addressed := slices.ContainsFunc(o.Experiment.Data.Files, func(f config.ExperimentFile) bool { return f.URL != "" }); {
+	switch addressed := slices.ContainsFunc(o.Experiment.Data.Files, func(f experimentfile.DataFile) bool { return f.URL != "" }); {
 	case o.Fetch: // --fetch cannot download them
-		fix += "; --fetch needs their URLs in " + config.ExperimentFileName
+		fix += "; --fetch needs their URLs in " + experimentfile.FileName
 	case addressed:
 		fix += ", or download them with --fetch"
 	}
@@ -149,7 +150,7 @@ func (o *Options) dataFix() string {
 //
 // Errors: exit 66 with all missing files; those of fetch.File.
 func (o *Options) fetchMissing(ctx context.Context, folder string) error {
-	var absent []config.ExperimentFile
+	var absent []experimentfile.DataFile
 	for _, f := range o.Experiment.Data.Files {
 		if _, err := filesystem.Stat(filepath.Join(folder, f.Path)); errors.Is(err, fs.ErrNotExist) {
 			absent = append(absent, f)
@@ -201,7 +202,7 @@ func (o *Options) checkDigests(d *dataset) error {
 		want, known := listedAs[filepath.FromSlash(f.Path)]
 		switch {
 		case !known && len(listedAs) > 0:
-			faults = append(faults, &exit.Error{Code: exit.BadData, What: "file not listed in the experiment", At: path, Why: "a pattern matches it, but " + config.ExperimentFileName + " has no checksum of it",
+			faults = append(faults, &exit.Error{Code: exit.BadData, What: "file not listed in the experiment", At: path, Why: "a pattern matches it, but " + experimentfile.FileName + " has no checksum of it",
 				Fix: "move it away, or list it with its checksum"})
 		case known && want != f.SHA256:
 			faults = append(faults, &exit.Error{Code: exit.BadData, What: "wrong checksum", At: path, Why: "SHA-256 " + f.SHA256 + ", want " + want,

@@ -6,12 +6,13 @@ import (
 	"log"
 
 	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/config/experimentfile"
 	"github.com/ensemble-weather/ensemble/ensemble/experiment"
 )
 
 // Run an experiment with all its variants and seeds.
 func ExampleRun() {
-	c, err := config.LoadExperiment("experiments/small")
+	c, err := experimentfile.Load("experiments/small")
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/config/experimentfile"
 	"github.com/ensemble-weather/ensemble/ensemble/record"
 	"github.com/ensemble-weather/ensemble/ensemble/run/scoring"
 	"github.com/ensemble-weather/ensemble/ensemble/run/trained"
@@ -46,7 +47,7 @@ const minTolerance = 1e-4
 func Expect(ctx context.Context, o Options) (*Result, error) {
 	e := o.Experiment
 	if n := len(e.Seeds); n < minSeeds {
-		return nil, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("tolerances need %d seeds, not %d", minSeeds, n), At: filepath.Join(e.Dir, config.ExperimentFileName) + ", seeds",
+		return nil, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("tolerances need %d seeds, not %d", minSeeds, n), At: filepath.Join(e.Dir, experimentfile.FileName) + ", seeds",
 			Why: "they are multiples of the standard deviation over seeds", Fix: "list more seeds; the commands that train variants have --seeds"}
 	}
 	if !version.IsPublished(o.Version) {
@@ -77,7 +78,7 @@ func (o *Options) expect(ctx context.Context) (*Result, error) {
 	if err := o.writeExpectations(r.Record, results); err != nil {
 		return nil, err
 	}
-	if o.Experiment, err = config.LoadExperiment(e.Dir); err != nil {
+	if o.Experiment, err = experimentfile.Load(e.Dir); err != nil {
 		return nil, err
 	}
 	return Run(ctx, *o)
@@ -86,13 +87,13 @@ func (o *Options) expect(ctx context.Context) (*Result, error) {
 // writeExpectations replaces sections of experiment.yaml by the results of a run.
 func (o *Options) writeExpectations(r *record.Record, results []*score.Result) error {
 	e := *o.Experiment
-	path := filepath.Join(e.Dir, config.ExperimentFileName)
+	path := filepath.Join(e.Dir, experimentfile.FileName)
 	text, err := filesystem.ReadFile(path)
 	if err != nil {
 		return exit.ReadError(path, err)
 	}
 	y := sectionEditor{path: path, text: string(text)}
-	if e.Data.Source == config.FilesSource && e.Data.Files == nil {
+	if e.Data.Source == experimentfile.FilesSource && e.Data.Files == nil {
 		y.replace("data", "files", fileLines(r.Data.Files))
 	}
 	listed := e.Scores != nil || e.SkillScores != nil
@@ -134,7 +135,7 @@ func fileLines(files []manifest.File) (lines []string) {
 
 // addExpected lists of each variant the CRPS of the network's distribution and the distance of its spread from that
 // of all members, and skill scores relative to all raw members.
-func addExpected(e *config.ExperimentConfig, results []*score.Result) error {
+func addExpected(e *experimentfile.Config, results []*score.Result) error {
 	for i, t := range trainings(e) {
 		if t.seed != e.Seeds[0] || t.origin != trainings(e)[0].origin {
 			continue
@@ -157,9 +158,9 @@ func addExpected(e *config.ExperimentConfig, results []*score.Result) error {
 			if err != nil {
 				return err
 			}
-			e.Scores = append(e.Scores, config.ExpectedScore{Variant: t.variant.Name, Score: v.ID, System: v.System, Variable: v.Variable, Level: level, Lead: ensemble.Lead(lead)})
+			e.Scores = append(e.Scores, experimentfile.ExpectedScore{Variant: t.variant.Name, Score: v.ID, System: v.System, Variable: v.Variable, Level: level, Lead: ensemble.Lead(lead)})
 			if full > 0 && score.IsDistributionCRPS(v.ID) {
-				e.SkillScores = append(e.SkillScores, config.ExpectedSkillScore{Variant: t.variant.Name, Score: v.ID, System: v.System, Reference: scoring.SystemRaw(full), ReferenceScore: score.CRPSPlain.ID,
+				e.SkillScores = append(e.SkillScores, experimentfile.ExpectedSkillScore{Variant: t.variant.Name, Score: v.ID, System: v.System, Reference: scoring.SystemRaw(full), ReferenceScore: score.CRPSPlain.ID,
 					Variable: v.Variable, Level: level, Lead: ensemble.Lead(lead)})
 			}
 		}
@@ -191,7 +192,7 @@ func expectedLine(c *record.Check) string {
 			words = append(words, key+": "+strconv.FormatFloat(float64(v), 'g', digits, 64))
 		}
 	}
-	add("variant", c.Variant, config.BaseVariant)
+	add("variant", c.Variant, experimentfile.BaseVariant)
 	add("score", c.Score, "")
 	add("system", c.System, scoring.SystemNetwork)
 	add("reference", c.Reference, "")

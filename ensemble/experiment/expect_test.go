@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/config/experimentfile"
 	"github.com/ensemble-weather/ensemble/ensemble/demo/demotest"
 	"github.com/ensemble-weather/ensemble/ensemble/record"
 	"github.com/ensemble-weather/ensemble/ensemble/run/scoring"
@@ -19,10 +19,10 @@ import (
 )
 
 // draft is an experiment without checksums of its data and without expected scores.
-func draft(t *testing.T, change ...string) *config.ExperimentConfig {
+func draft(t *testing.T, change ...string) *experimentfile.Config {
 	t.Helper()
 	e := recorded(t, append([]string{"seeds: [3]", "seeds: [3, 4, 5]"}, change...)...)
-	path := filepath.Join(e.Dir, config.ExperimentFileName)
+	path := filepath.Join(e.Dir, experimentfile.FileName)
 	text, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
@@ -31,7 +31,7 @@ func draft(t *testing.T, change ...string) *config.ExperimentConfig {
 	if err := os.WriteFile(path, []byte(kept+"# the end\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if e, err = config.LoadExperimentDraft(e.Dir); err != nil {
+	if e, err = experimentfile.LoadDraft(e.Dir); err != nil {
 		t.Fatal(err)
 	}
 	return e
@@ -41,7 +41,7 @@ func draft(t *testing.T, change ...string) *config.ExperimentConfig {
 // it is the same.
 func TestExpect(t *testing.T) {
 	e := draft(t)
-	if _, err := config.LoadExperiment(e.Dir); exit.CodeOf(err) != exit.Usage || !strings.Contains(err.Error(), "ensemble experiment record") {
+	if _, err := experimentfile.Load(e.Dir); exit.CodeOf(err) != exit.Usage || !strings.Contains(err.Error(), "ensemble experiment record") {
 		t.Errorf("a draft is no experiment: %v", err)
 	}
 	o := Options{Experiment: e, Dir: t.TempDir(), Version: "v1.2.3"}
@@ -49,7 +49,7 @@ func TestExpect(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	path := filepath.Join(e.Dir, config.ExperimentFileName)
+	path := filepath.Join(e.Dir, experimentfile.FileName)
 	text, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
@@ -61,7 +61,7 @@ func TestExpect(t *testing.T) {
 	for _, c := range r.Record.Checks {
 		var values []float64
 		for _, seed := range e.Seeds {
-			scores, err := trained.ReadScores(filepath.Join(o.Dir, config.BaseVariant, fmt.Sprintf("seed-%d", seed)))
+			scores, err := trained.ReadScores(filepath.Join(o.Dir, experimentfile.BaseVariant, fmt.Sprintf("seed-%d", seed)))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -71,7 +71,7 @@ func TestExpect(t *testing.T) {
 			t.Errorf("%+v, the seeds have %g ± %g", c, mean, sd)
 		}
 	}
-	loaded, err := config.LoadExperiment(e.Dir)
+	loaded, err := experimentfile.Load(e.Dir)
 	if err != nil || len(loaded.Data.Files) != len(r.Record.Data.Files) || len(loaded.Data.Files) == 0 {
 		t.Fatal(loaded, err)
 	}
@@ -103,7 +103,7 @@ func TestExpectRefuses(t *testing.T) {
 		if _, err := Expect(context.Background(), o); exit.CodeOf(err) != c.code || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v", c.name, err)
 		}
-		if _, err := os.Stat(filepath.Join(o.Dir, config.BaseVariant)); err == nil {
+		if _, err := os.Stat(filepath.Join(o.Dir, experimentfile.BaseVariant)); err == nil {
 			t.Errorf("%s: something was trained", c.name)
 		}
 	}

@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/config/experimentfile"
 	"github.com/ensemble-weather/ensemble/ensemble/record"
 	"github.com/ensemble-weather/ensemble/internal/answer"
 	"github.com/ensemble-weather/ensemble/internal/dirglob"
@@ -30,22 +30,22 @@ type Entry struct {
 //
 // Errors: exit 66 if there is none; 64 for an invalid experiment.yaml.
 func List(root, runs string) (Listing, error) {
-	paths, err := dirglob.In(root, "*/"+config.ExperimentFileName)
+	paths, err := dirglob.In(root, "*/"+experimentfile.FileName)
 	if err != nil {
 		return nil, err
 	}
 	if len(paths) == 0 {
-		return nil, &exit.Error{Code: exit.NotYet, What: "no experiment in " + root, At: root, Why: "no subdirectory has " + config.ExperimentFileName, Fix: "give the directory of the experiments"}
+		return nil, &exit.Error{Code: exit.NotYet, What: "no experiment in " + root, At: root, Why: "no subdirectory has " + experimentfile.FileName, Fix: "give the directory of the experiments"}
 	}
 	slices.Sort(paths)
 	var out Listing
 	for _, path := range paths {
-		c, err := config.LoadExperiment(filepath.Dir(path))
+		c, err := experimentfile.Load(filepath.Dir(path))
 		if err != nil {
 			return nil, err
 		}
 		row := Entry{Name: c.Name, Dir: filepath.Dir(path), Title: c.Title, Trainings: len(c.Variants) * len(c.Seeds), Checks: len(c.Scores) + len(c.SkillScores), Data: "generated"}
-		if c.Data.Source == config.FilesSource {
+		if c.Data.Source == experimentfile.FilesSource {
 			o := Options{Experiment: c}
 			if row.Data = "available"; func() error { _, err := o.dataDir(); return err }() != nil {
 				row.Data = "missing"

@@ -12,6 +12,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/config/experimentfile"
 	"github.com/ensemble-weather/ensemble/ensemble/demo/demotest"
 	"github.com/ensemble-weather/ensemble/ensemble/record"
 	"github.com/ensemble-weather/ensemble/ensemble/run/scoring"
@@ -30,7 +31,7 @@ var datedSplit = []string{"data.split.train.from=2001-01-01", "data.split.train.
 const twoPeriods = "origins: {first: 2001-11-01, periods: 2, test_months: 4, validation_months: 3}\nscores:"
 
 // originsExperiment is an experiment with two origins and three seeds on the small data.
-func originsExperiment(t *testing.T, change ...string) *config.ExperimentConfig {
+func originsExperiment(t *testing.T, change ...string) *experimentfile.Config {
 	t.Helper()
 	c := demotest.Config(t, demotest.Files(t), datedSplit...)
 	return recordedOf(t, c, append([]string{"scores:", twoPeriods, "seeds: [3]", "seeds: [3, 4, 5]"}, change...)...)
@@ -44,7 +45,7 @@ func TestOriginsAreTrainedAndPooled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(r.Record.Runs) != 6 || r.Record.FindRun(config.BaseVariant, "2002-03-01", 4) == nil || len(r.Record.Checks[0].Values) != 6 {
+	if len(r.Record.Runs) != 6 || r.Record.FindRun(experimentfile.BaseVariant, "2002-03-01", 4) == nil || len(r.Record.Checks[0].Values) != 6 {
 		t.Fatalf("runs %+v, checks %+v", r.Record.Runs, r.Record.Checks)
 	}
 	for _, of := range trainings(o.Experiment) {
@@ -149,7 +150,7 @@ func checkPeriods(t *testing.T, o *Options, r *record.Record) {
 		}
 		var value, reference float64
 		for _, seed := range o.Experiment.Seeds {
-			scores, err := trained.ReadScores(filepath.Join(o.Dir, config.BaseVariant, p.Origin, fmt.Sprintf("seed-%d", seed)))
+			scores, err := trained.ReadScores(filepath.Join(o.Dir, experimentfile.BaseVariant, p.Origin, fmt.Sprintf("seed-%d", seed)))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -195,7 +196,7 @@ func TestOriginsRefuse(t *testing.T) {
 		if exit.CodeOf(err) != c.code || !strings.Contains(fmt.Sprint(err), c.want) {
 			t.Errorf("%s: %v", c.name, err)
 		}
-		if _, err := os.Stat(filepath.Join(o.Dir, config.BaseVariant)); err == nil {
+		if _, err := os.Stat(filepath.Join(o.Dir, experimentfile.BaseVariant)); err == nil {
 			t.Errorf("%s: trained before", c.name)
 		}
 	}

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/config/experimentfile"
 	"github.com/ensemble-weather/ensemble/ensemble/record"
 	"github.com/ensemble-weather/ensemble/internal/answer"
 	"github.com/ensemble-weather/ensemble/internal/atomicfile"
@@ -54,14 +54,14 @@ func Reproduce(ctx context.Context, path string, o Options) (*Reproduced, error)
 			return nil, err
 		}
 	}
-	if o.Experiment, err = config.LoadExperimentDraft(source); err != nil { // of a study with few seeds
+	if o.Experiment, err = experimentfile.LoadDraft(source); err != nil { // of a study with few seeds
 		return nil, err
 	}
 	if why := contradiction(was, o.Experiment); why != "" {
 		return nil, &exit.Error{Code: exit.BadData, What: "the record is incomplete or was modified", At: path, Why: why, Fix: "get the original record, or make one with `ensemble experiment run`"}
 	}
-	if o.Experiment.Data.Folder = ""; o.Experiment.Data.Source == config.FilesSource && o.Data == "" {
-		if here, err := config.LoadExperiment(filepath.Join(config.ExperimentsFolder, o.Experiment.Name)); err == nil {
+	if o.Experiment.Data.Folder = ""; o.Experiment.Data.Source == experimentfile.FilesSource && o.Data == "" {
+		if here, err := experimentfile.Load(filepath.Join(experimentfile.ExperimentsFolder, o.Experiment.Name)); err == nil {
 			o.Experiment.Data.Folder = here.Data.Folder
 		}
 	}
@@ -80,7 +80,7 @@ func Reproduce(ctx context.Context, path string, o Options) (*Reproduced, error)
 
 // contradiction describes how a record contradicts its own experiment.yaml; "" if it does not. It detects
 // records from which checks were removed, or whose tolerances were increased.
-func contradiction(r *record.Record, e *config.ExperimentConfig) string {
+func contradiction(r *record.Record, e *experimentfile.Config) string {
 	if r.Experiment != e.Name {
 		return fmt.Sprintf("it is the record of %q, but experiment.yaml of %q", r.Experiment, e.Name)
 	}

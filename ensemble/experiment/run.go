@@ -15,6 +15,7 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/ckpt"
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/config/experimentfile"
 	"github.com/ensemble-weather/ensemble/ensemble/record"
 	"github.com/ensemble-weather/ensemble/ensemble/run/periods"
 	"github.com/ensemble-weather/ensemble/ensemble/run/predict"
@@ -36,7 +37,7 @@ import (
 
 // Options selects the experiment, its data and the output directory.
 type Options struct {
-	Experiment *config.ExperimentConfig
+	Experiment *experimentfile.Config
 	Dir        string // output directory
 	Data       string // data directory; "": $ENSEMBLE_DATA/NAME, or data.folder
 	Fetch      bool   // download missing files from their URLs
@@ -78,7 +79,7 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 		return nil, err
 	}
 	if (o.MLLog || o.ToQuality) && c.Quality.Target == 0 {
-		return nil, &exit.Error{Code: exit.Usage, What: "experiment " + c.Name + " has no target quality", At: filepath.Join(c.Dir, config.ExperimentFileName), Fix: "add `quality: {target: …}`, a validation loss"}
+		return nil, &exit.Error{Code: exit.Usage, What: "experiment " + c.Name + " has no target quality", At: filepath.Join(c.Dir, experimentfile.FileName), Fix: "add `quality: {target: …}`, a validation loss"}
 	}
 	if err := o.open(ctx); err != nil {
 		return nil, err
@@ -177,7 +178,7 @@ func (o *Options) trainAll(ctx context.Context, r *record.Record, d *dataset) (e
 
 // sources returns experiment.yaml and the training configuration, with checksums.
 func (o *Options) sources() (out []record.Source, err error) {
-	for _, name := range []string{config.ExperimentFileName, o.Experiment.Config} {
+	for _, name := range []string{experimentfile.FileName, o.Experiment.Config} {
 		path := filepath.Join(o.Experiment.Dir, name)
 		text, err := filesystem.ReadFile(path)
 		if err != nil {
@@ -358,7 +359,7 @@ func (o *Options) products(ctx context.Context, d *dataset) ([]manifest.File, er
 }
 
 // checksOf compares scores and skill scores with the expected ones.
-func checksOf(e *config.ExperimentConfig, runs []record.Run, results []*score.Result) (out []record.Check) {
+func checksOf(e *experimentfile.Config, runs []record.Run, results []*score.Result) (out []record.Check) {
 	bound := func(v float64) score.Number {
 		if v == 0 {
 			return score.Missing()

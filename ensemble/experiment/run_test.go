@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/config/experimentfile"
 	"github.com/ensemble-weather/ensemble/ensemble/demo/demotest"
 	"github.com/ensemble-weather/ensemble/ensemble/record"
 	"github.com/ensemble-weather/ensemble/internal/exit"
@@ -19,13 +20,13 @@ import (
 )
 
 // recorded is an experiment on the small data, with their digests.
-func recorded(t *testing.T, change ...string) *config.ExperimentConfig {
+func recorded(t *testing.T, change ...string) *experimentfile.Config {
 	t.Helper()
 	return recordedOf(t, demotest.Config(t, demotest.Files(t)), change...)
 }
 
 // recordedOf is recorded with another training.
-func recordedOf(t *testing.T, c *config.TrainConfig, change ...string) *config.ExperimentConfig {
+func recordedOf(t *testing.T, c *config.TrainConfig, change ...string) *experimentfile.Config {
 	t.Helper()
 	dir, data := t.TempDir(), filepath.Dir(demotest.Files(t).GRIB2[0])
 	if err := os.WriteFile(filepath.Join(dir, "train.yaml"), c.YAML(), 0o644); err != nil {
@@ -66,10 +67,10 @@ data:
 		}
 		text = strings.Replace(text, change[i], change[i+1], 1)
 	}
-	if err := os.WriteFile(filepath.Join(dir, config.ExperimentFileName), []byte(text), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, experimentfile.FileName), []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	e, err := config.LoadExperiment(dir)
+	e, err := experimentfile.Load(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -188,7 +189,7 @@ func TestRecordedRefuses(t *testing.T) {
 			if exit.CodeOf(err) != c.code || !strings.Contains(fmt.Sprint(err), c.want) {
 				t.Errorf("got %v, want code %d and %q", err, c.code, c.want)
 			}
-			if _, err := os.Stat(filepath.Join(o.Dir, config.BaseVariant)); err == nil {
+			if _, err := os.Stat(filepath.Join(o.Dir, experimentfile.BaseVariant)); err == nil {
 				t.Error("something was trained")
 			}
 		})
@@ -211,7 +212,7 @@ func TestRecordedFetches(t *testing.T) {
 	}
 	e := recorded(t)
 	e.Data.Folder = ""
-	e.Data.Files = []config.ExperimentFile{{Path: name, SHA256: sum.SHA256, URL: s.URL + "/" + name}}
+	e.Data.Files = []experimentfile.DataFile{{Path: name, SHA256: sum.SHA256, URL: s.URL + "/" + name}}
 	e.Data.Forecasts, e.Data.Analyses = []string{name}, nil
 	var warnings []string
 	o := Options{Experiment: e, Dir: t.TempDir(), Version: "test", client: s.Client(), Warn: func(w string) { warnings = append(warnings, w) }}

@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/config/experimentfile"
 	"github.com/ensemble-weather/ensemble/ensemble/run/train"
 	"github.com/ensemble-weather/ensemble/internal/atomicfile"
 	"github.com/ensemble-weather/ensemble/internal/exit"
@@ -72,10 +73,10 @@ func (o *StudyOptions) trainer() (*studyTrainer, error) {
 }
 
 // experiment is the study as an experiment, without its data.
-func (t *studyTrainer) experiment() *config.ExperimentConfig {
-	e := &config.ExperimentConfig{}
+func (t *studyTrainer) experiment() *experimentfile.Config {
+	e := &experimentfile.Config{}
 	for _, v := range t.Variants {
-		e.Variants = append(e.Variants, config.ExperimentVariant(v))
+		e.Variants = append(e.Variants, experimentfile.Variant(v))
 	}
 	for k := range t.Seeds {
 		e.Seeds = append(e.Seeds, t.base.Train.Train.Seed+k)
@@ -124,13 +125,13 @@ func (t *studyTrainer) writeSources(ctx context.Context, x *Options) (err error)
 	if err := atomicfile.WriteFile(filepath.Join(t.Dir, studyConfig), t.base.YAMLBelow(x.Data)); err != nil {
 		return exit.CreateError(t.Dir, err)
 	}
-	path := filepath.Join(t.Dir, config.ExperimentFileName)
+	path := filepath.Join(t.Dir, experimentfile.FileName)
 	y := sectionEditor{path: path, text: t.text(x.Data)}
 	for {
 		if err := exit.CreateError(path, atomicfile.WriteFile(path, []byte(y.text))); err != nil {
 			return err
 		}
-		if x.Experiment, err = config.LoadExperimentDraft(t.Dir); err != nil || x.data != nil {
+		if x.Experiment, err = experimentfile.LoadDraft(t.Dir); err != nil || x.data != nil {
 			return err
 		}
 		if err := x.open(ctx); err != nil {

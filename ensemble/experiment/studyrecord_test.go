@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/config/experimentfile"
 	"github.com/ensemble-weather/ensemble/ensemble/demo/demotest"
 	"github.com/ensemble-weather/ensemble/ensemble/record"
 	"github.com/ensemble-weather/ensemble/internal/exit"
@@ -52,7 +53,7 @@ func TestStudyIsReproduced(t *testing.T) {
 	if err != nil || p.Comparison.Verdict != record.SameBits || len(p.Comparison.Checks) != len(r.Checks) {
 		t.Fatalf("%+v, %v", p, err)
 	}
-	draft, err := config.LoadExperimentDraft(o.Dir)
+	draft, err := experimentfile.LoadDraft(o.Dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,7 +106,7 @@ func TestStudyOfOneSeed(t *testing.T) {
 	if err != nil || p.Passed() || p.Sections().WriteText(&b) != nil || !strings.Contains(b.String(), "no tolerances, which need 3 seeds") {
 		t.Errorf("%v\n%s", err, b.String())
 	}
-	draft, err := config.LoadExperimentDraft(o.Dir)
+	draft, err := experimentfile.LoadDraft(o.Dir)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/config/experimentfile"
 	"github.com/ensemble-weather/ensemble/ensemble/record"
 	"github.com/ensemble-weather/ensemble/ensemble/run/train"
 	"github.com/ensemble-weather/ensemble/ensemble/run/train/quality"
@@ -107,7 +108,7 @@ func (o *Options) timesToQuality(seeds []int, log func(variant string, seed int)
 	want := o.Experiment.Quality
 	for _, v := range o.Experiment.Variants {
 		q := record.TimeToQuality{Variant: v.Name, Metric: want.Metric, Target: want.Target, Seeds: seeds, ExpectedEpochs: score.Missing()}
-		if len(seeds) >= config.MinTimedRuns && want.Tolerance > 0 {
+		if len(seeds) >= experimentfile.MinTimedRuns && want.Tolerance > 0 {
 			q.ExpectedEpochs, q.Tolerance = score.Number(want.Epochs), want.Tolerance
 		}
 		for _, seed := range seeds {
@@ -145,8 +146,8 @@ func timeTables(all []record.TimeToQuality) (out answer.Sections) {
 		switch {
 		case q.Why != "":
 			note = "FAIL: " + q.Why
-		case len(q.Seconds) < config.MinTimedRuns:
-			note = fmt.Sprintf("a result takes %d trainings", config.MinTimedRuns)
+		case len(q.Seconds) < experimentfile.MinTimedRuns:
+			note = fmt.Sprintf("a result takes %d trainings", experimentfile.MinTimedRuns)
 		}
 		s.Notes = []string{note}
 		out = append(out, s)

@@ -6,19 +6,19 @@ import (
 	"time"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
-	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/config/experimentfile"
 	"github.com/ensemble-weather/ensemble/ensemble/record"
 )
 
 // training identifies one training of an experiment.
 type training struct {
-	variant config.ExperimentVariant
+	variant experimentfile.Variant
 	origin  string // begin of the test period; "": the split of the configuration
 	seed    int
 }
 
 // trainings lists the trainings of an experiment by variant, origin and seed.
-func trainings(e *config.ExperimentConfig) (all []training) {
+func trainings(e *experimentfile.Config) (all []training) {
 	origins := e.Origins.Names()
 	if len(origins) == 0 {
 		origins = []string{""}

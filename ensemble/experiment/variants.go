@@ -7,6 +7,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/config/experimentfile"
 	"github.com/ensemble-weather/ensemble/ensemble/model/task"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/unet3d"
@@ -135,7 +136,7 @@ func ParseVariant(text string) (Variant, error) {
 	if len(words) == 0 {
 		return bad("it is empty")
 	}
-	if !config.IsExperimentName(words[0]) {
+	if !experimentfile.IsName(words[0]) {
 		return bad(fmt.Sprintf("%q is not a name of lower-case letters, digits and hyphens", words[0]))
 	}
 	for _, w := range words[1:] {

@@ -5,7 +5,7 @@ import (
 	"math"
 	"slices"
 
-	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/config/experimentfile"
 	"github.com/ensemble-weather/ensemble/postproc/score"
 )
 
@@ -62,7 +62,7 @@ func (q *TimeToQuality) Evaluate() {
 	q.Result, q.ProcessorResult, q.EpochsResult, q.Why = trimmedMean(q.Seconds), trimmedMean(processor), trimmedMean(epochs), ""
 	off := math.Abs(float64(q.EpochsResult - q.ExpectedEpochs))
 	switch {
-	case len(q.Seconds) >= config.MinTimedRuns && unreached > 1:
+	case len(q.Seconds) >= experimentfile.MinTimedRuns && unreached > 1:
 		q.Why = fmt.Sprintf("%d of %d trainings did not reach the target", unreached, len(q.Seconds))
 	case q.Tolerance > 0 && off > q.Tolerance:
 		q.Why = fmt.Sprintf("%.3g epochs, expected %.3g ± %.3g", float64(q.EpochsResult), float64(q.ExpectedEpochs), q.Tolerance)
@@ -84,7 +84,7 @@ func trimmedMean(all []score.Number) score.Number {
 			present = append(present, float64(s))
 		}
 	}
-	if len(all) < config.MinTimedRuns || len(present) < len(all)-1 {
+	if len(all) < experimentfile.MinTimedRuns || len(present) < len(all)-1 {
 		return score.Missing()
 	}
 	slices.Sort(present)

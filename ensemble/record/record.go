@@ -12,7 +12,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/config/experimentfile"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/filesystem"
 	"github.com/ensemble-weather/ensemble/internal/jsonfile"
@@ -146,7 +146,7 @@ func (c *Check) Label() string {
 	if c.Reference != "" {
 		name = fmt.Sprintf("skill score of %s relative to %s, %s %s +%s", c.Score, c.Reference, c.Variable, c.Level, c.Lead)
 	}
-	if c.Variant != config.BaseVariant {
+	if c.Variant != experimentfile.BaseVariant {
 		name = c.Variant + ": " + name
 	}
 	return name
@@ -227,7 +227,7 @@ func parse(text []byte, path string) (*Record, error) {
 	if r.Schema != Schema {
 		return nil, badRecord(path, "not a record of this program", fmt.Sprintf("schema %q, want %q", r.Schema, Schema))
 	}
-	if len(r.Sources) == 0 || len(r.Runs) == 0 && len(r.Quality) == 0 || r.Sources[0].Name != config.ExperimentFileName {
+	if len(r.Sources) == 0 || len(r.Runs) == 0 && len(r.Quality) == 0 || r.Sources[0].Name != experimentfile.FileName {
 		return nil, badRecord(path, "the record is damaged", "the experiment or its trainings are missing")
 	}
 	for i := range r.Quality {

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/config/experimentfile"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/manifest"
 	"github.com/ensemble-weather/ensemble/postproc/score"
@@ -18,14 +18,14 @@ import (
 
 // sample is a record of one training.
 func sample() *Record {
-	c := Check{Variant: config.BaseVariant, Score: "crps_gauss", System: "network", Variable: "t", Level: "850hPa", Lead: "48h", Unit: "K",
+	c := Check{Variant: experimentfile.BaseVariant, Score: "crps_gauss", System: "network", Variable: "t", Level: "850hPa", Lead: "48h", Unit: "K",
 		Expected: 0.5, Tolerance: 0.01, AtMost: score.Missing(), AtLeast: score.Missing(), Low: score.Missing(), Values: []score.Number{0.505}}
 	c.Evaluate()
 	return &Record{Experiment: "x", Status: Pass,
-		Sources: []Source{{config.ExperimentFileName, Digest("version: 1\n"), "version: 1\n"}},
+		Sources: []Source{{experimentfile.FileName, Digest("version: 1\n"), "version: 1\n"}},
 		Machine: Machine{Program: "1", CPUFamily: "A 1/2", Kernels: "avx2", Device: "cpu", Threads: 2, Cores: 8, Libraries: map[string]string{"oneDNN": "3.1", "glibc": "2.36"}},
 		Data:    Data{Files: []manifest.File{{Path: "a", SHA256: "0f"}}},
-		Runs: []Run{{Variant: config.BaseVariant, Seed: 1, Outputs: []manifest.File{{Path: "model/weights-00.safetensors", SHA256: "01"}, {Path: "model/model.json", SHA256: "02"}, {Path: ScoresFile, SHA256: "03"}},
+		Runs: []Run{{Variant: experimentfile.BaseVariant, Seed: 1, Outputs: []manifest.File{{Path: "model/weights-00.safetensors", SHA256: "01"}, {Path: "model/model.json", SHA256: "02"}, {Path: ScoresFile, SHA256: "03"}},
 			Checkpoint: []manifest.File{{Path: "rank-0000.st", SHA256: "04"}}, Products: []manifest.File{{Path: "p.nc", SHA256: "05"}},
 			Scores: []Score{{ID: "crps_gauss", System: "network", Variable: "t", Level: "850hPa", Lead: "48h", Value: 0.505}}}},
 		Checks: []Check{c}}
@@ -139,7 +139,7 @@ func TestCompareTimes(t *testing.T) {
 	of := func(change func(*Record)) *Record {
 		r := sample()
 		r.Runs, r.Checks = nil, nil
-		r.Quality = []TimeToQuality{{Variant: config.BaseVariant, Target: 0.5, Seeds: []int{2, 7}, Seconds: []score.Number{10, 20}, Staging: []score.Number{1, 2}, Processor: []score.Number{10, 20}, Epochs: []int{3, 4},
+		r.Quality = []TimeToQuality{{Variant: experimentfile.BaseVariant, Target: 0.5, Seeds: []int{2, 7}, Seconds: []score.Number{10, 20}, Staging: []score.Number{1, 2}, Processor: []score.Number{10, 20}, Epochs: []int{3, 4},
 			Steps: []uint64{30, 40}, Loss: []score.Number{0.45, 0.49}}}
 		if change != nil {
 			change(r)
@@ -164,7 +164,7 @@ func TestCompareTimes(t *testing.T) {
 			t.Errorf("%s: %s and %d times, want %s and %d", c.name, got.Verdict, len(got.Times), c.verdict, c.times)
 		}
 	}
-	if got := of(nil).SecondsToQuality(config.BaseVariant, 7); got != 20 {
+	if got := of(nil).SecondsToQuality(experimentfile.BaseVariant, 7); got != 20 {
 		t.Errorf("seed 7: %g", got)
 	}
 	path := filepath.Join(t.TempDir(), QualityFile)
@@ -199,7 +199,7 @@ func TestReadRefuses(t *testing.T) {
 	for name, change := range map[string][2]string{
 		"another schema":      {Schema, "ensemble.run/1"},
 		"a changed source":    {`version: 1\n`, `version: 2\n`},
-		"a path":              {`"` + config.ExperimentFileName, `"../` + config.ExperimentFileName},
+		"a path":              {`"` + experimentfile.FileName, `"../` + experimentfile.FileName},
 		"half of it":          {`"runs"`, `"nothing`},
 		"no training":         {`"runs"`, `"walks"`},
 		"no JSON":             {`{`, ``},
@@ -227,7 +227,7 @@ func FuzzRecord(f *testing.F) {
 	r := sample()
 	r.Schema = Schema
 	five := []score.Number{1, 2, score.Missing(), 4, 5}
-	r.Quality = []TimeToQuality{{Variant: config.BaseVariant, Seeds: []int{1, 2, 3, 4, 5}, Seconds: five, Staging: five, Processor: five, Epochs: []int{3, 4, 9, 4, 4}, Steps: []uint64{30, 40, 90, 40, 40}, Loss: five}}
+	r.Quality = []TimeToQuality{{Variant: experimentfile.BaseVariant, Seeds: []int{1, 2, 3, 4, 5}, Seconds: five, Staging: five, Processor: five, Epochs: []int{3, 4, 9, 4, 4}, Steps: []uint64{30, 40, 90, 40, 40}, Loss: five}}
 	whole, err := json.Marshal(r)
 	if err != nil {
 		f.Fatal(err)

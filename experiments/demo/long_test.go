@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/config/experimentfile"
 	"github.com/ensemble-weather/ensemble/ensemble/experiment"
 	rundemo "github.com/ensemble-weather/ensemble/ensemble/run/demo"
 	"github.com/ensemble-weather/ensemble/internal/manifest"
@@ -22,7 +22,7 @@ import (
 // and the first training has the weights of `ensemble demo`.
 func TestLongDemo(t *testing.T) {
 	testdecoder.Path(t)
-	e, err := config.LoadExperiment(".")
+	e, err := experimentfile.Load(".")
 	if err != nil {
 		t.Fatal(err)
 	}

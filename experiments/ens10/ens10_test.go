@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/config/protocolfile"
 	"github.com/ensemble-weather/ensemble/ensemble/experiment"
 	"github.com/ensemble-weather/ensemble/ensemble/run/predict"
 	"github.com/ensemble-weather/ensemble/ensemble/run/protocol"
@@ -24,9 +25,9 @@ import (
 	"github.com/ensemble-weather/ensemble/io/product"
 )
 
-func protocolNamed(t *testing.T, name string) *config.ProtocolConfig {
+func protocolNamed(t *testing.T, name string) *protocolfile.Config {
 	t.Helper()
-	p, err := config.LoadProtocol(name)
+	p, err := protocolfile.Load(name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,7 +51,7 @@ func TestConfigurations(t *testing.T) {
 		{"spread.yaml", "deep-weather", "t850"}, {"../ens5-mini/t850.yaml", "ens5-mini", "t850"},
 	} {
 		p, d := protocolNamed(t, c.protocol), load(t, c.file).Data
-		task := p.Tasks[slices.IndexFunc(p.Tasks, func(x config.ProtocolTask) bool { return x.Name == c.task })]
+		task := p.Tasks[slices.IndexFunc(p.Tasks, func(x protocolfile.Task) bool { return x.Name == c.task })]
 		train, validation := p.Split.Train, p.Split.Validation
 		if validation == (config.Period{}) {
 			validation.From, validation.To, train.To = d.Split.Validation.From, train.To, d.Split.Train.To
@@ -71,7 +72,7 @@ func TestConfigurations(t *testing.T) {
 				t.Errorf("%s: %s does not match %s", c.file, pattern, name)
 			}
 		}
-		kind := slices.IndexFunc(p.Hindcasts.Files, func(f config.HindcastFile) bool { return slices.Contains(f.Levels, task.Level) })
+		kind := slices.IndexFunc(p.Hindcasts.Files, func(f protocolfile.HindcastFile) bool { return slices.Contains(f.Levels, task.Level) })
 		matches(d.Forecasts[0], p.Hindcasts.Files[kind].Path(p.Hindcasts.ReferenceYear, "0104"))
 		if d.Analyses != nil {
 			matches(d.Analyses[0], p.Analyses.Files[kind].Path(p.Split.Test.From.Time))
@@ -111,7 +112,7 @@ func TestSyntheticArchive(t *testing.T) {
 			"data.members.full=3", "data.members.use=3", "data.split.train.to=1998-12-31", "data.split.validation.from=1999-01-01", "data.split.validation.to=1999-12-31",
 			"data.split.test.from=2000-01-01", "data.split.test.to=2000-12-31", "model.base=2", "model.stages=2", "train.epochs=1", "train.warmup=0", "train.batch_size=2"}, more...)
 	}
-	prepare := func(c *config.TrainConfig, out string, p *config.ProtocolConfig) (*samples.PrepareResult, error) {
+	prepare := func(c *config.TrainConfig, out string, p *protocolfile.Config) (*samples.PrepareResult, error) {
 		return samples.Prepare(ctx, samples.PrepareOptions{Config: c, Protocol: p, Out: filepath.Join(root, out), Storage: "f32", Memory: 16 << 20, Version: "test"})
 	}
 	for _, task := range p.Tasks {

@@ -4,13 +4,13 @@ import (
 	"reflect"
 	"testing"
 
-	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/config/experimentfile"
 )
 
 // TestExperimentIsSound: the experiment is valid, and expects bounds of every score and a skill score relative to
 // every reference.
 func TestExperimentIsSound(t *testing.T) {
-	e, err := config.LoadExperiment(".")
+	e, err := experimentfile.Load(".")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -26,11 +26,11 @@ func TestExperimentIsSound(t *testing.T) {
 
 // TestPeriodsAreOfTheSameData: the rolling origins have the training and the data of the experiment.
 func TestPeriodsAreOfTheSameData(t *testing.T) {
-	periods, err := config.LoadExperiment("periods.yaml")
+	periods, err := experimentfile.Load("periods.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
-	year, err := config.LoadExperiment(".")
+	year, err := experimentfile.Load(".")
 	if err != nil {
 		t.Fatal(err)
 	}

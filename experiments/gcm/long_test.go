@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/config/experimentfile"
 	"github.com/ensemble-weather/ensemble/ensemble/experiment"
 	"github.com/ensemble-weather/ensemble/internal/testdata"
 	"github.com/ensemble-weather/ensemble/internal/testdecoder"
@@ -18,7 +18,7 @@ import (
 func TestLongTraining(t *testing.T) {
 	data := testdata.Dir(t, "gcm")
 	testdecoder.Path(t)
-	e, err := config.LoadExperiment(".")
+	e, err := experimentfile.Load(".")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -31,8 +31,7 @@ const (
 // exceptions lists the exceptions by kind of limit and by package.name.
 var exceptions = map[string]map[string]exception{
 	"package lines": {
-		"ensemble/config": {6650, "the keys of all jobs: a reader opens the file of a section"},
-		"engine/op":       {8200, "one file per op: a reader opens the file of an op, not the package"},
+		"engine/op": {8200, "one file per op: a reader opens the file of an op, not the package"},
 	},
 	"function lines": {
 		"postproc/baseline.leastAbsolute.minimise": {124, "a walk along vertices of a linear program: its steps share the path and the point"},
@@ -141,8 +140,8 @@ var exceptions = map[string]map[string]exception{
 		"spatial/search.Estimate":               {17, reasonColumn},
 	},
 	"imports of ours": {
-		"cmd/ensemble":        {42, "there are forty commands, and each calls its job"},
-		"ensemble/experiment": {40, "experiments run jobs of every kind, and record what they read and wrote"},
+		"cmd/ensemble":        {44, "there are forty commands, and each calls its job"},
+		"ensemble/experiment": {42, "experiments run jobs of every kind, and record what they read and wrote"},
 		"ensemble/run/train":  {44, "only training combines data, model, engine, ranks and statistics"},
 	},
 }

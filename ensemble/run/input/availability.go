@@ -8,6 +8,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/config/protocolfile"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/humanise"
 	"github.com/ensemble-weather/ensemble/io/product"
@@ -97,7 +98,7 @@ func MissingInitError(init ensemble.Init, has []ensemble.Init) error {
 // Additional initialisations give a warning.
 //
 // Errors: exit 66 for initialisations that are missing.
-func CheckProtocolInits(p *config.ProtocolConfig, s config.Split, have []ensemble.Init, at string) (warnings []string, err error) {
+func CheckProtocolInits(p *protocolfile.Config, s config.Split, have []ensemble.Init, at string) (warnings []string, err error) {
 	all := p.Hindcasts.Inits()
 	wanted := all
 	if s.IsByDate() {

@@ -5,13 +5,13 @@ import (
 	"fmt"
 	"log"
 
-	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/config/protocolfile"
 	"github.com/ensemble-weather/ensemble/ensemble/run/protocol"
 )
 
 // The size of the ENS-10 protocol. Nothing is downloaded.
 func ExampleRequest() {
-	p, err := config.LoadProtocol("ens10")
+	p, err := protocolfile.Load("ens10")
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -27,7 +27,7 @@ func ExampleRequest() {
 
 // Write synthetic data in the layout of a protocol, on a coarse grid.
 func ExampleSynthesize() {
-	p, err := config.LoadProtocol("ens10")
+	p, err := protocolfile.Load("ens10")
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
-	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/config/protocolfile"
 	"github.com/ensemble-weather/ensemble/ensemble/demo"
 	"github.com/ensemble-weather/ensemble/ensemble/run/plan"
 	"github.com/ensemble-weather/ensemble/ensemble/run/setup"
@@ -29,7 +29,7 @@ import (
 )
 
 // protocolGrid returns the grid of a protocol.
-func protocolGrid(g config.ProtocolGrid) *ensemble.Grid {
+func protocolGrid(g protocolfile.Grid) *ensemble.Grid {
 	axis := func(n int, from, to float64) []float64 {
 		x := make([]float64, n)
 		for i := range x {
@@ -42,10 +42,10 @@ func protocolGrid(g config.ProtocolGrid) *ensemble.Grid {
 
 // SynthesizeOptions are the inputs of [Synthesize].
 type SynthesizeOptions struct {
-	Protocol *config.ProtocolConfig // possibly reduced to some dates or variables
-	Out      string                 // folder of the archive
-	Seed     uint64                 // seed of the synthetic weather
-	Threads  int                    // 0: all cores
+	Protocol *protocolfile.Config // possibly reduced to some dates or variables
+	Out      string               // folder of the archive
+	Seed     uint64               // seed of the synthetic weather
+	Threads  int                  // 0: all cores
 	Version  string
 	Progress *progress.Reporter // nil shows nothing
 }
@@ -95,7 +95,7 @@ func Synthesize(ctx context.Context, o SynthesizeOptions) (*SynthesizeResult, er
 	h := p.Hindcasts
 	a := demo.Archive{Seed: o.Seed, Leads: h.Leads, Members: h.Members, FirstMember: h.FirstMember, Grid: protocolGrid(p.Grid), Threads: o.Threads}
 	res := &SynthesizeResult{Out: o.Out, Inits: len(h.Inits())}
-	file := func(name string, f config.HindcastFile, each int) demo.ArchiveFile {
+	file := func(name string, f protocolfile.HindcastFile, each int) demo.ArchiveFile {
 		path := filepath.Join(o.Out, name)
 		res.Outputs = append(res.Outputs, path)
 		res.Fields += each * len(f.Levels) * len(f.Variables)
@@ -116,7 +116,7 @@ func Synthesize(ctx context.Context, o SynthesizeOptions) (*SynthesizeResult, er
 	for _, m := range months {
 		d := demo.ArchiveMonth{ValidTimes: valids[m]}
 		for _, f := range p.Analyses.Files {
-			d.Files = append(d.Files, file(f.Path(m), config.HindcastFile{Levels: f.Levels, Variables: f.Variables}, len(valids[m])))
+			d.Files = append(d.Files, file(f.Path(m), protocolfile.HindcastFile{Levels: f.Levels, Variables: f.Variables}, len(valids[m])))
 		}
 		a.Months = append(a.Months, d)
 	}
@@ -148,7 +148,7 @@ func Synthesize(ctx context.Context, o SynthesizeOptions) (*SynthesizeResult, er
 
 // referenceDate returns the date of the forecasts whose hindcasts belong to a calendar day. In a reference
 // year without 29 February it is the day before.
-func referenceDate(h config.Hindcasts, date string) time.Time {
+func referenceDate(h protocolfile.Hindcasts, date string) time.Time {
 	t, err := time.Parse("20060102", fmt.Sprintf("%04d%s", h.ReferenceYear, date))
 	if err != nil {
 		t = time.Date(h.ReferenceYear, 2, 28, 0, 0, 0, 0, time.UTC)
@@ -158,7 +158,7 @@ func referenceDate(h config.Hindcasts, date string) time.Time {
 
 // RequestOptions are the inputs of [Request].
 type RequestOptions struct {
-	Protocol *config.ProtocolConfig
+	Protocol *protocolfile.Config
 	Out      string  // folder of the requests; empty: write none
 	DiskGBs  float64 // rate at which the archive is read, for the duration of `data prepare`
 	// Plan is the training to estimate; its Crop is ignored. Nil: none.
@@ -293,7 +293,7 @@ func Request(ctx context.Context, o RequestOptions) (*RequestResult, error) {
 
 // planTraining predicts a training on the initialisations of a protocol. In a training with stages every step
 // counts as one of the last stage.
-func planTraining(ctx context.Context, p *config.ProtocolConfig, o plan.Options) (*RequestedTraining, error) {
+func planTraining(ctx context.Context, p *protocolfile.Config, o plan.Options) (*RequestedTraining, error) {
 	o.Crop = setup.Crop{Height: p.Grid.Rows, Width: p.Grid.Columns}
 	split, err := setup.ApplySplit(o.Config.Data.Split, p.Hindcasts.Inits())
 	if err != nil {
@@ -323,7 +323,7 @@ func planTraining(ctx context.Context, p *config.ProtocolConfig, o plan.Options)
 }
 
 // marsRequest returns the MARS request for a hindcast file.
-func marsRequest(p *config.ProtocolConfig, f config.HindcastFile, date string, inits []ensemble.Init) string {
+func marsRequest(p *protocolfile.Config, f protocolfile.HindcastFile, date string, inits []ensemble.Init) string {
 	h := p.Hindcasts
 	var params, levels, hdates, steps []string
 	for _, v := range f.Variables {
@@ -372,7 +372,7 @@ func marsRequest(p *config.ProtocolConfig, f config.HindcastFile, date string, i
 }
 
 // cdsRequest returns the Climate Data Store request for an analysis file.
-func cdsRequest(p *config.ProtocolConfig, f config.ReanalysisFile, valids []ensemble.Valid) (string, error) {
+func cdsRequest(p *protocolfile.Config, f protocolfile.ReanalysisFile, valids []ensemble.Valid) (string, error) {
 	request := map[string]any{"product_type": []string{"reanalysis"}, "variable": f.CDS, "data_format": "grib", "download_format": "unarchived",
 		"year": []string{valids[0].Format("2006")}, "month": []string{valids[0].Format("01")}}
 	var days, times, levels []string
@@ -402,12 +402,12 @@ func cdsRequest(p *config.ProtocolConfig, f config.ReanalysisFile, valids []ense
 func decimal(x float64) string { return strconv.FormatFloat(x, 'g', -1, 64) }
 
 // spacing returns the distance of rows and columns in degrees.
-func spacing(g config.ProtocolGrid) (rows, columns float64) {
+func spacing(g protocolfile.Grid) (rows, columns float64) {
 	return (g.North - g.South) / float64(g.Rows-1), (g.East - g.West) / float64(g.Columns-1)
 }
 
 // isGlobal reports whether the grid covers all longitudes.
-func isGlobal(g config.ProtocolGrid) bool { return protocolGrid(g).Periodic() }
+func isGlobal(g protocolfile.Grid) bool { return protocolGrid(g).Periodic() }
 
 // write writes the requests, one file each, named after the file that it requests, and their list.
 func (r *RequestResult) write(dir string) error {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/config/protocolfile"
 	"github.com/ensemble-weather/ensemble/ensemble/run/input"
 	"github.com/ensemble-weather/ensemble/ensemble/run/setup"
 	"github.com/ensemble-weather/ensemble/ensemble/team"
@@ -36,16 +37,16 @@ func StorageNames() []string {
 // PrepareOptions are the inputs of [Prepare].
 type PrepareOptions struct {
 	Config    *config.TrainConfig
-	Protocol  *config.ProtocolConfig // protocol whose initialisations must all be present; nil: use those that are
-	Out       string                 // folder of the store
-	Storage   string                 // one of StorageNames
-	Workers   int                    // 0: one per processor
-	Memory    int64                  // bytes, see store.Write; 0: default
-	ShardSize int64                  // bytes; 0: default
-	Overwrite bool                   // replace an existing store
-	Version   string                 // program version, for the description of the store
-	Progress  *progress.Reporter     // nil shows nothing
-	Warn      func(string)           // nil drops warnings, which the store keeps too
+	Protocol  *protocolfile.Config // protocol whose initialisations must all be present; nil: use those that are
+	Out       string               // folder of the store
+	Storage   string               // one of StorageNames
+	Workers   int                  // 0: one per processor
+	Memory    int64                // bytes, see store.Write; 0: default
+	ShardSize int64                // bytes; 0: default
+	Overwrite bool                 // replace an existing store
+	Version   string               // program version, for the description of the store
+	Progress  *progress.Reporter   // nil shows nothing
+	Warn      func(string)         // nil drops warnings, which the store keeps too
 }
 
 // PrepareResult is the outcome of Prepare.

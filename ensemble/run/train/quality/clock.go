@@ -9,6 +9,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/engine/optim"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/config/experimentfile"
 	"github.com/ensemble-weather/ensemble/ensemble/team"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/filesystem"
@@ -153,7 +154,7 @@ func (c *Clock) Describe(cfg config.Training, of *config.TrainConfig, identity s
 	// MLPerf requires all hyperparameters: the checksum covers every key of the configuration.
 	c.Point("configuration_sha256", of.Identity(), nil)
 	c.Point(identityKey, identity, nil)
-	c.Point(mllog.Target, c.target, mllog.Metadata{"metric": config.ValidationLoss, "better": "lower"})
+	c.Point(mllog.Target, c.target, mllog.Metadata{"metric": experimentfile.ValidationLoss, "better": "lower"})
 	return c.logError()
 }
 

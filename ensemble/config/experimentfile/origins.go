@@ -1,4 +1,4 @@
-package config
+package experimentfile
 
 import (
 	"fmt"
@@ -6,12 +6,13 @@ import (
 	"time"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
 // Origins is the section origins of experiment.yaml: the test periods of an evaluation with a rolling origin.
 type Origins struct {
-	First            Date          `key:"first"`
+	First            config.Date   `key:"first"`
 	Periods          int           `key:"periods"`
 	TestMonths       int           `key:"test_months"`
 	ValidationMonths int           `key:"validation_months"`
@@ -36,7 +37,7 @@ func (o Origins) Names() (names []string) {
 // of the configuration.
 //
 // Errors: exit 64 for a split by fractions, a gap shorter than the longest lead, and no time for training.
-func (o Origins) Splits(c *TrainConfig) ([]ensemble.Parts, error) {
+func (o Origins) Splits(c *config.TrainConfig) ([]ensemble.Parts, error) {
 	longest := ensemble.Lead(0)
 	for _, l := range slices.Concat(c.Data.TargetLeads, c.Data.Leads) {
 		longest = max(longest, l)
@@ -58,8 +59,8 @@ func (o Origins) Splits(c *TrainConfig) ([]ensemble.Parts, error) {
 }
 
 // checkOrigins checks the section origins.
-func (c *ExperimentConfig) checkOrigins() (faults []*exit.Error) {
-	add := func(path, what, why, fix string) { faults = append(faults, c.fault(path, what, why, fix)) }
+func (c *Config) checkOrigins() (faults []*exit.Error) {
+	add := func(path, what, why, fix string) { faults = append(faults, c.Fault(path, what, why, fix)) }
 	o := &c.Origins
 	switch {
 	case o.First.IsZero() && (o.Periods > 0 || o.TrainMonths > 0 || o.Gap > 0):

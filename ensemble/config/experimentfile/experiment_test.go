@@ -1,4 +1,4 @@
-package config
+package experimentfile
 
 import (
 	"fmt"
@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
@@ -36,11 +37,11 @@ scores: [{score: rmse, variable: t, level: 850hPa, lead: 48h, at_most: 1}]
 		{"no number", "{target: low}", "target"},
 		{"no such key", "{target: 0.5, epoch: 8}", "epoch"},
 	} {
-		path := filepath.Join(t.TempDir(), ExperimentFileName)
+		path := filepath.Join(t.TempDir(), FileName)
 		if err := os.WriteFile(path, []byte(rest+"quality: "+c.quality+"\n"), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		e, err := LoadExperiment(path)
+		e, err := Load(path)
 		switch {
 		case c.want == "" && err != nil:
 			t.Errorf("%s: %v", c.name, err)
@@ -91,15 +92,15 @@ data:
   variables: [t]
   targets: [{variable: t, levels: [850hPa]}]
   split: ` + c.split + "\n"
-		for name, text := range map[string]string{ExperimentFileName: rest + "origins: " + c.origins + "\n", "train.yaml": training} {
+		for name, text := range map[string]string{FileName: rest + "origins: " + c.origins + "\n", "train.yaml": training} {
 			if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
 				t.Fatal(err)
 			}
 		}
-		e, err := LoadExperiment(dir)
+		e, err := Load(dir)
 		if err == nil {
-			var tc *TrainConfig
-			if tc, err = LoadTrain(Sources{Files: []string{filepath.Join(dir, "train.yaml")}, IgnoreEnvironment: true}); err != nil {
+			var tc *config.TrainConfig
+			if tc, err = config.LoadTrain(config.Sources{Files: []string{filepath.Join(dir, "train.yaml")}, IgnoreEnvironment: true}); err != nil {
 				t.Fatal(err)
 			}
 			parts, bad := e.Origins.Splits(tc)

@@ -1,18 +1,31 @@
-package config
+package protocolfile
 
 import (
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-func loadProtocol(t *testing.T, name string) *ProtocolConfig {
+// write writes a file into a folder of the test and returns its path.
+func write(t *testing.T, name, text string) string {
 	t.Helper()
-	p, err := LoadProtocol(name)
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func loadProtocol(t *testing.T, name string) *Config {
+	t.Helper()
+	p, err := Load(name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,8 +65,8 @@ func TestBuiltInProtocols(t *testing.T) {
 			t.Errorf("%s: %d starts of the test, want %d", c.name, n, c.test)
 		}
 		// The parts of the split share no start.
-		parts := []Period{p.Split.Train, p.Split.Test}
-		if p.Split.Validation.isSet() {
+		parts := []config.Period{p.Split.Train, p.Split.Test}
+		if !p.Split.Validation.From.IsZero() {
 			parts = append(parts, p.Split.Validation)
 		}
 		for i, a := range parts {
@@ -127,11 +140,11 @@ func TestProtocolFiles(t *testing.T) {
 		{"version: 1\nbase: ens11\n", "did you mean `ens10`?"},
 		{base + "hindcast: {}\n", "unknown key"},
 	} {
-		if _, err := LoadProtocol(write(t, "bad.yaml", c.text)); exit.CodeOf(err) != exit.Usage || !strings.Contains(all(err), c.want) {
+		if _, err := Load(write(t, "bad.yaml", c.text)); exit.CodeOf(err) != exit.Usage || !strings.Contains(all(err), c.want) {
 			t.Errorf("%q: %v, want %q", c.text, all(err), c.want)
 		}
 	}
-	if _, err := LoadProtocol("ens01"); exit.CodeOf(err) != exit.Usage || !strings.Contains(all(err), "did you mean `ens10`?") {
+	if _, err := Load("ens01"); exit.CodeOf(err) != exit.Usage || !strings.Contains(all(err), "did you mean `ens10`?") {
 		t.Error(all(err))
 	}
 }

@@ -1,4 +1,6 @@
-package config
+// Package experimentfile reads experiment.yaml, the description of a reproducible experiment: data with checksums, variants, seeds,
+// test periods and expected scores. Reading and merging are those of package config.
+package experimentfile
 
 import (
 	"errors"
@@ -12,6 +14,8 @@ import (
 	"time"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/config/protocolfile"
 	"github.com/ensemble-weather/ensemble/ensemble/config/schema"
 	"github.com/ensemble-weather/ensemble/internal/dirglob"
 	"github.com/ensemble-weather/ensemble/internal/exit"
@@ -30,35 +34,35 @@ type Experiment struct {
 	Set         []string             `key:"set"`
 	Threads     int                  `key:"threads"`
 	Seeds       []int                `key:"seeds"`
-	Variants    []ExperimentVariant  `key:"variants"`
+	Variants    []Variant            `key:"variants"`
 	Products    []string             `key:"products"`
-	Data        ExperimentData       `key:"data"`
+	Data        Data                 `key:"data"`
 	Origins     Origins              `key:"origins"`
 	Quality     Quality              `key:"quality"`
 	Scores      []ExpectedScore      `key:"scores"`
 	SkillScores []ExpectedSkillScore `key:"skill_scores"`
 }
 
-// ExperimentVariant is one training of an experiment: a name and the configuration keys it
+// Variant is one training of an experiment: a name and the configuration keys it
 // overrides.
-type ExperimentVariant struct {
+type Variant struct {
 	Name string   `key:"name"`
 	Set  []string `key:"set"`
 }
 
-// ExperimentData is the data of an experiment: files with checksums, or generated data.
-type ExperimentData struct {
-	Source    string           `key:"source"`
-	Folder    Path             `key:"folder"`
-	Forecasts []string         `key:"forecasts"`
-	Analyses  []string         `key:"analyses"`
-	Files     []ExperimentFile `key:"files"`
-	Demo      DemoData         `key:"demo"`
-	Protocol  ProtocolData     `key:"protocol"`
+// Data is the data of an experiment: files with checksums, or generated data.
+type Data struct {
+	Source    string       `key:"source"`
+	Folder    config.Path  `key:"folder"`
+	Forecasts []string     `key:"forecasts"`
+	Analyses  []string     `key:"analyses"`
+	Files     []DataFile   `key:"files"`
+	Demo      DemoData     `key:"demo"`
+	Protocol  ProtocolData `key:"protocol"`
 }
 
-// ExperimentFile is a data file with its checksum. URL is optional.
-type ExperimentFile struct {
+// DataFile is a data file with its checksum. URL is optional.
+type DataFile struct {
 	Path   string `key:"path"`
 	SHA256 string `key:"sha256"`
 	URL    string `key:"url"`
@@ -139,12 +143,12 @@ const MinTimedRuns = 5
 // ExperimentsFolder is the default directory of experiments; each has a subdirectory.
 const ExperimentsFolder = "experiments"
 
-// ExperimentFileName is the name of the configuration file in the directory of an experiment.
-const ExperimentFileName = "experiment.yaml"
+// FileName is the name of the configuration file in the directory of an experiment.
+const FileName = "experiment.yaml"
 
-// ExperimentSchema is the schema of experiment.yaml.
-var ExperimentSchema = newFileSchema[Experiment]("experiment", "the directory of an experiment", []schema.Key{
-	{Path: "version", Required: true, Check: OneOf("1"), Example: "1",
+// Schema is the schema of experiment.yaml.
+var Schema = config.NewFileSchema[Experiment]("experiment", "the directory of an experiment", []schema.Key{
+	{Path: "version", Required: true, Check: config.OneOf("1"), Example: "1",
 		Help: "Version of this format."},
 	{Path: "name", Required: true, Example: "gcm",
 		Help: "Name of the experiment: lower-case letters, digits and hyphens."},
@@ -154,9 +158,9 @@ var ExperimentSchema = newFileSchema[Experiment]("experiment", "the directory of
 		Help: "Training configuration, in the directory of the experiment. data.forecasts and data.analyses replace the files named in it."},
 	{Path: "set", Example: `["train.networks=1"]`,
 		Help: "Overrides of the configuration, key=value as for --set."},
-	{Path: "threads", Default: "2", Check: Between(1, 4096), Example: "2",
+	{Path: "threads", Default: "2", Check: config.Between(1, 4096), Example: "2",
 		Help: "Number of threads. It is part of the experiment, because bit-identical results need the same number."},
-	{Path: "seeds", Default: "[1]", Check: Between(0, 1e9), Example: "[1, 2, 3]",
+	{Path: "seeds", Default: "[1]", Check: config.Between(0, 1e9), Example: "[1, 2, 3]",
 		Help: "Random seeds; each variant is trained once with each. Expected scores are means over the seeds."},
 	{Path: "variants", Example: `[{name: base}, {name: wide, set: ["model.base=16"]}]`,
 		Help: "Trainings that differ in some keys. Default: one variant named base."},
@@ -165,7 +169,7 @@ var ExperimentSchema = newFileSchema[Experiment]("experiment", "the directory of
 	{Path: "products", Example: `["2004-06-04"]`,
 		Help: "Initialisations (UTC) that the first training predicts and publishes as NetCDF. The record has the checksums of the files."},
 
-	{Path: "data.source", Default: FilesSource, Check: OneOf(FilesSource, DemoSource, ProtocolSource), Example: "demo",
+	{Path: "data.source", Default: FilesSource, Check: config.OneOf(FilesSource, DemoSource, ProtocolSource), Example: "demo",
 		Help: "Source of the data: the files of data.files, or synthetic data of the demo or of a protocol."},
 	{Path: "data.folder", Example: "../../../shared/data/gcm",
 		Help: "Directory of the files, if neither --data nor ENSEMBLE_DATA has them."},
@@ -179,39 +183,39 @@ var ExperimentSchema = newFileSchema[Experiment]("experiment", "the directory of
 	{Path: "data.files[].sha256", Required: true, Example: `"e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"`, Help: "SHA-256 of the file, hexadecimal."},
 	{Path: "data.files[].url", Example: "https://example.org/gcm_an_1982.nc", Help: "Address for --fetch; https only."},
 
-	{Path: "data.demo.inits", Default: "0", Check: Between(0, 10000), Example: "52", Help: "Number of initialisations; 0: 208."},
+	{Path: "data.demo.inits", Default: "0", Check: config.Between(0, 10000), Example: "52", Help: "Number of initialisations; 0: 208."},
 	{Path: "data.demo.interval", Default: "0h", Example: "7d", Help: "Interval between initialisations; 0h: seven days."},
-	{Path: "data.demo.members", Default: "0", Check: Between(0, 255), Example: "10", Help: "Number of members with the control; 0: 10."},
-	{Path: "data.demo.seed", Default: "0", Check: Between(0, 1e9), Example: "1", Help: "Seed of all random numbers."},
+	{Path: "data.demo.members", Default: "0", Check: config.Between(0, 255), Example: "10", Help: "Number of members with the control; 0: 10."},
+	{Path: "data.demo.seed", Default: "0", Check: config.Between(0, 1e9), Example: "1", Help: "Seed of all random numbers."},
 
 	{Path: "data.protocol.name", Example: "ens5-mini", Help: "Name of a built-in protocol."},
-	{Path: "data.protocol.rows", Default: "0", Check: Between(0, 65535), Example: "20", Help: "Rows of a coarser grid; 0: that of the protocol."},
-	{Path: "data.protocol.columns", Default: "0", Check: Between(0, 65535), Example: "20", Help: "Columns of a coarser grid; 0: that of the protocol."},
-	{Path: "data.protocol.first_year", Default: "0", Check: Between(0, 2100), Example: "1998", Help: "First year; 0: that of the protocol."},
-	{Path: "data.protocol.last_year", Default: "0", Check: Between(0, 2100), Example: "2007", Help: "Last year; 0: that of the protocol."},
-	{Path: "data.protocol.dates", Default: "0", Check: Between(0, 366), Example: "12", Help: "Number of calendar days, spread over the year; 0: all."},
-	{Path: "data.protocol.members", Default: "0", Check: Between(0, 255), Example: "5", Help: "Number of members; 0: all."},
-	{Path: "data.protocol.seed", Default: "0", Check: Between(0, 1e9), Example: "1", Help: "Seed of all random numbers."},
+	{Path: "data.protocol.rows", Default: "0", Check: config.Between(0, 65535), Example: "20", Help: "Rows of a coarser grid; 0: that of the protocol."},
+	{Path: "data.protocol.columns", Default: "0", Check: config.Between(0, 65535), Example: "20", Help: "Columns of a coarser grid; 0: that of the protocol."},
+	{Path: "data.protocol.first_year", Default: "0", Check: config.Between(0, 2100), Example: "1998", Help: "First year; 0: that of the protocol."},
+	{Path: "data.protocol.last_year", Default: "0", Check: config.Between(0, 2100), Example: "2007", Help: "Last year; 0: that of the protocol."},
+	{Path: "data.protocol.dates", Default: "0", Check: config.Between(0, 366), Example: "12", Help: "Number of calendar days, spread over the year; 0: all."},
+	{Path: "data.protocol.members", Default: "0", Check: config.Between(0, 255), Example: "5", Help: "Number of members; 0: all."},
+	{Path: "data.protocol.seed", Default: "0", Check: config.Between(0, 1e9), Example: "1", Help: "Seed of all random numbers."},
 
 	{Path: "origins.first", Example: "1983-07-01",
 		Help: "First initialisation of the first test period of a rolling origin; each variant is trained for each period, on earlier dates. Not set: one test period, that of the configuration."},
-	{Path: "origins.periods", Default: "0", Check: Between(0, 1000), Example: "4", Help: "Number of test periods, which follow each other."},
-	{Path: "origins.test_months", Default: "12", Check: Between(1, 1200), Example: "12", Help: "Length of a test period in months of the calendar."},
-	{Path: "origins.validation_months", Default: "3", Check: Between(1, 1200), Example: "3", Help: "Length of the validation before each test period in months."},
-	{Path: "origins.train_months", Default: "0", Check: Between(0, 12000), Example: "24",
+	{Path: "origins.periods", Default: "0", Check: config.Between(0, 1000), Example: "4", Help: "Number of test periods, which follow each other."},
+	{Path: "origins.test_months", Default: "12", Check: config.Between(1, 1200), Example: "12", Help: "Length of a test period in months of the calendar."},
+	{Path: "origins.validation_months", Default: "3", Check: config.Between(1, 1200), Example: "3", Help: "Length of the validation before each test period in months."},
+	{Path: "origins.train_months", Default: "0", Check: config.Between(0, 12000), Example: "24",
 		Help: "Length of the training before the validation in months; 0: from data.split.train.from of the configuration on."},
-	{Path: "origins.gap", Default: "0h", Check: AtLeast(0), Example: "5d",
+	{Path: "origins.gap", Default: "0h", Check: config.AtLeast(0), Example: "5d",
 		Help: "Time without initialisations before validation and test; 0h: the longest lead, so that all forecasts are valid before the next part begins. Shorter gaps are refused."},
 
-	{Path: "quality.metric", Default: ValidationLoss, Check: OneOf(ValidationLoss), Example: ValidationLoss,
+	{Path: "quality.metric", Default: ValidationLoss, Check: config.OneOf(ValidationLoss), Example: ValidationLoss,
 		Help: "Metric of the time-to-quality measurement: the validation loss of an epoch; lower is better."},
-	{Path: "quality.target", Default: "0", Check: AtLeast(0), Example: "0.52",
+	{Path: "quality.target", Default: "0", Check: config.AtLeast(0), Example: "0.52",
 		Help: "Target value of the metric, at which the timing of --mllog and --to-quality stops; 0: no target."},
-	{Path: "quality.seeds", Check: Between(0, 1e9), Example: "[1, 2, 3, 4, 5]",
+	{Path: "quality.seeds", Check: config.Between(0, 1e9), Example: "[1, 2, 3, 4, 5]",
 		Help: "Seeds of the trainings that --to-quality measures. Default: seeds. A result needs five."},
-	{Path: "quality.epochs", Default: "0", Check: AtLeast(0), Example: "24",
+	{Path: "quality.epochs", Default: "0", Check: config.AtLeast(0), Example: "24",
 		Help: "Expected number of epochs to the target: the mean over the seeds without the smallest and the largest; 0: not checked."},
-	{Path: "quality.tolerance", Default: "0", Check: AtLeast(0), Example: "5",
+	{Path: "quality.tolerance", Default: "0", Check: config.AtLeast(0), Example: "5",
 		Help: "Largest allowed difference from quality.epochs."},
 
 	{Path: "scores", Example: "[{score: crps_family, variable: t, level: 850hPa, lead: 96h, value: 0.657, tolerance: 0.01}]",
@@ -221,12 +225,12 @@ var ExperimentSchema = newFileSchema[Experiment]("experiment", "the directory of
 	{Path: "scores[].system", Default: "network", Example: "emos_grid", Help: "Forecast system, as in scores.json."},
 	{Path: "scores[].variable", Required: true, Example: "t", Help: "Target variable."},
 	{Path: "scores[].level", Required: true, Example: "850hPa", Help: "Level of the target, or single."},
-	{Path: "scores[].lead", Required: true, Check: AtLeast(0), Example: "96h", Help: "Lead of the target."},
+	{Path: "scores[].lead", Required: true, Check: config.AtLeast(0), Example: "96h", Help: "Lead of the target."},
 	{Path: "scores[].value", Default: "0", Example: "0.657", Help: "Expected score, in the SI unit of the variable."},
-	{Path: "scores[].tolerance", Default: "0", Check: AtLeast(0), Example: "0.01",
+	{Path: "scores[].tolerance", Default: "0", Check: config.AtLeast(0), Example: "0.01",
 		Help: "Largest allowed difference from value, in the same unit; 0: value is not checked."},
-	{Path: "scores[].at_most", Default: "0", Check: AtLeast(0), Example: "0.75", Help: "Upper bound of the score; 0: none."},
-	{Path: "scores[].at_least", Default: "0", Check: AtLeast(0), Example: "0.9", Help: "Lower bound of the score; 0: none."},
+	{Path: "scores[].at_most", Default: "0", Check: config.AtLeast(0), Example: "0.75", Help: "Upper bound of the score; 0: none."},
+	{Path: "scores[].at_least", Default: "0", Check: config.AtLeast(0), Example: "0.9", Help: "Lower bound of the score; 0: none."},
 
 	{Path: "skill_scores", Example: "[{score: crps_family, reference: raw10, reference_score: crps_plain, variable: t, level: 850hPa, lead: 96h, at_least: 0.15}]",
 		Help: "Expected skill scores, 1 - score/reference score; the confidence interval of each seed must be above 0."},
@@ -237,78 +241,78 @@ var ExperimentSchema = newFileSchema[Experiment]("experiment", "the directory of
 	{Path: "skill_scores[].reference_score", Example: "crps_plain", Help: "ID of the score of the reference. Default: score."},
 	{Path: "skill_scores[].variable", Required: true, Example: "t", Help: "Target variable."},
 	{Path: "skill_scores[].level", Required: true, Example: "850hPa", Help: "Level of the target, or single."},
-	{Path: "skill_scores[].lead", Required: true, Check: AtLeast(0), Example: "96h", Help: "Lead of the target."},
-	{Path: "skill_scores[].at_least", Default: "0", Check: AtLeast(0), Example: "0.15", Help: "Lower bound of the skill score."},
+	{Path: "skill_scores[].lead", Required: true, Check: config.AtLeast(0), Example: "96h", Help: "Lead of the target."},
+	{Path: "skill_scores[].at_least", Default: "0", Check: config.AtLeast(0), Example: "0.15", Help: "Lower bound of the skill score."},
 })
 
 // BaseVariant is the name of the only variant of an experiment without variants.
 const BaseVariant = "base"
 
-// ExperimentConfig is a loaded experiment.yaml.
-type ExperimentConfig struct {
+// Config is a loaded experiment.yaml.
+type Config struct {
 	Experiment
 	Dir string // directory of experiment.yaml
-	*loaded
+	*config.Loaded
 }
 
 var (
-	experimentName = regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*$`)
-	digest         = regexp.MustCompile(`^[0-9a-f]{64}$`)
+	namePattern = regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*$`)
+	digest      = regexp.MustCompile(`^[0-9a-f]{64}$`)
 )
 
-// IsExperimentName reports whether a text can name an experiment or a variant: lower-case letters, digits, hyphens.
-func IsExperimentName(s string) bool { return experimentName.MatchString(s) }
+// IsName reports whether a text can name an experiment or a variant: lower-case letters, digits, hyphens.
+func IsName(s string) bool { return namePattern.MatchString(s) }
 
-// LoadExperiment loads an experiment from its directory, or from the file itself. Environment
+// Load loads an experiment from its directory, or from the file itself. Environment
 // variables have no effect.
 //
 // Errors: exit 64 with all faults, each with its position and a fix.
-func LoadExperiment(path string) (*ExperimentConfig, error) {
-	c, err := readExperiment(path)
+func Load(path string) (*Config, error) {
+	c, err := read(path)
 	if err != nil {
 		return nil, err
 	}
-	return c, joinFaults(append(c.check(), c.checkExpected()...))
+	return c, config.JoinFaults(append(c.check(), c.checkExpected()...))
 }
 
-// LoadExperimentDraft is LoadExperiment for an experiment whose results are not known yet: expected scores and
+// LoadDraft is Load for an experiment whose results are not known yet: expected scores and
 // the checksums of the data may be missing.
-func LoadExperimentDraft(path string) (*ExperimentConfig, error) {
-	c, err := readExperiment(path)
+func LoadDraft(path string) (*Config, error) {
+	c, err := read(path)
 	if err != nil {
 		return nil, err
 	}
-	return c, joinFaults(c.check())
+	return c, config.JoinFaults(c.check())
 }
 
-// readExperiment reads an experiment without checking it.
-func readExperiment(path string) (*ExperimentConfig, error) {
+// read reads an experiment without checking it.
+func read(path string) (*Config, error) {
 	if filepath.Ext(path) != ".yaml" {
-		path = filepath.Join(path, ExperimentFileName)
+		path = filepath.Join(path, FileName)
 	}
 	if _, err := filesystem.Stat(path); errors.Is(err, fs.ErrNotExist) {
-		return nil, experimentNotFound(path)
+		return nil, notFound(path)
 	}
-	e, err := load(ExperimentSchema, Sources{Files: []string{path}})
+	e, err := config.Load(Schema, config.Sources{Files: []string{path}})
 	if err != nil {
 		return nil, err
 	}
-	c := &ExperimentConfig{loaded: e, Dir: filepath.Dir(path)}
-	e.fill(&c.Experiment)
+	c := &Config{Loaded: e, Dir: filepath.Dir(path)}
+	e.Fill(&c.Experiment)
 	if c.Variants == nil {
-		c.Variants = []ExperimentVariant{{Name: BaseVariant}}
+		c.Variants = []Variant{{Name: BaseVariant}}
 	}
 	return c, nil
 }
 
-// experimentNotFound returns the error for a missing experiment.yaml. It suggests experiments below its
+// notFound returns the error for a missing experiment.yaml. It suggests experiments below its
 // directory, and similar names in the parent directory and in ExperimentsFolder.
-func experimentNotFound(path string) error {
+func notFound(path string) error {
 	dir := filepath.Dir(path)
 	e := &exit.Error{Code: exit.Usage, What: "no experiment in " + dir, At: dir, Why: filepath.Base(path) + " is missing", Fix: "give the directory of an experiment; `ensemble experiment list DIR` lists them"}
 	var names, folders []string
 	for _, root := range []string{dir, filepath.Dir(dir), ExperimentsFolder} {
-		below, _ := dirglob.In(root, "*/"+ExperimentFileName) // the pattern is valid
+		below, _ := dirglob.In(root, "*/"+FileName) // the pattern is valid
 		for _, p := range below {
 			folders = append(folders, filepath.Dir(p))
 			names = append(names, filepath.Base(filepath.Dir(p)))
@@ -325,9 +329,9 @@ func experimentNotFound(path string) error {
 }
 
 // check checks names, seeds, variants and expected scores.
-func (c *ExperimentConfig) check() (faults []*exit.Error) {
-	add := func(path, what, why, fix string) { faults = append(faults, c.fault(path, what, why, fix)) }
-	if !IsExperimentName(c.Name) {
+func (c *Config) check() (faults []*exit.Error) {
+	add := func(path, what, why, fix string) { faults = append(faults, c.Fault(path, what, why, fix)) }
+	if !IsName(c.Name) {
 		add("name", fmt.Sprintf("invalid name %q of an experiment", c.Name), "it is the name of a directory", "use lower-case letters, digits and hyphens")
 	}
 	if !filepath.IsLocal(c.Config) || filepath.Base(c.Config) != c.Config {
@@ -347,20 +351,20 @@ func (c *ExperimentConfig) check() (faults []*exit.Error) {
 	faults = append(faults, c.checkQuality()...)
 	for i, v := range c.Variants {
 		switch {
-		case !IsExperimentName(v.Name):
+		case !IsName(v.Name):
 			add("variants", fmt.Sprintf("invalid name %q of a variant", v.Name), "it is the name of a directory", "use lower-case letters, digits and hyphens")
-		case slices.ContainsFunc(c.Variants[:i], func(w ExperimentVariant) bool { return w.Name == v.Name }):
+		case slices.ContainsFunc(c.Variants[:i], func(w Variant) bool { return w.Name == v.Name }):
 			add("variants", fmt.Sprintf("duplicate variant %s", v.Name), "", "give each variant a unique name")
 		}
 	}
 	for _, text := range c.Products {
-		if _, err := ParseDate(text); err != nil {
+		if _, err := config.ParseDate(text); err != nil {
 			add("products", fmt.Sprintf("invalid initialisation %q", text), err.Error(), "write it as 2004-06-04, or 2004-06-04T12:00:00Z")
 		}
 	}
 	faults = append(faults, c.checkData()...)
 	known := func(at, variant string) {
-		if !slices.ContainsFunc(c.Variants, func(v ExperimentVariant) bool { return v.Name == variant }) {
+		if !slices.ContainsFunc(c.Variants, func(v Variant) bool { return v.Name == variant }) {
 			add(at, fmt.Sprintf("unknown variant %q", variant), "", "use a name from variants")
 		}
 	}
@@ -377,8 +381,8 @@ func (c *ExperimentConfig) check() (faults []*exit.Error) {
 }
 
 // checkExpected checks that the experiment states its data and results.
-func (c *ExperimentConfig) checkExpected() (faults []*exit.Error) {
-	add := func(path, what, why, fix string) { faults = append(faults, c.fault(path, what, why, fix)) }
+func (c *Config) checkExpected() (faults []*exit.Error) {
+	add := func(path, what, why, fix string) { faults = append(faults, c.Fault(path, what, why, fix)) }
 	if c.Scores == nil && c.SkillScores == nil {
 		add("scores", "the experiment has no expected scores", "it could not fail", "add scores with tolerances, or let `ensemble experiment record` write them")
 	}
@@ -397,8 +401,8 @@ func (c *Experiment) TimedSeeds() []int {
 }
 
 // checkQuality checks the section quality.
-func (c *ExperimentConfig) checkQuality() (faults []*exit.Error) {
-	add := func(path, what, why, fix string) { faults = append(faults, c.fault(path, what, why, fix)) }
+func (c *Config) checkQuality() (faults []*exit.Error) {
+	add := func(path, what, why, fix string) { faults = append(faults, c.Fault(path, what, why, fix)) }
 	q := &c.Quality
 	if q.Target == 0 && (q.Seeds != nil || q.Epochs > 0 || q.Tolerance > 0) {
 		add("quality.target", "quality.target is missing", "other keys of quality are set", "add quality.target, a validation loss")
@@ -413,8 +417,8 @@ func (c *ExperimentConfig) checkQuality() (faults []*exit.Error) {
 }
 
 // checkData checks the section data.
-func (c *ExperimentConfig) checkData() (faults []*exit.Error) {
-	add := func(path, what, why, fix string) { faults = append(faults, c.fault(path, what, why, fix)) }
+func (c *Config) checkData() (faults []*exit.Error) {
+	add := func(path, what, why, fix string) { faults = append(faults, c.Fault(path, what, why, fix)) }
 	d := &c.Data
 	for _, list := range []struct {
 		key   string
@@ -431,7 +435,7 @@ func (c *ExperimentConfig) checkData() (faults []*exit.Error) {
 		switch {
 		case !filepath.IsLocal(f.Path):
 			add(at, fmt.Sprintf("path %q is not within the data directory", f.Path), "", "write it relative to data.folder")
-		case slices.ContainsFunc(d.Files[:i], func(g ExperimentFile) bool { return g.Path == f.Path }):
+		case slices.ContainsFunc(d.Files[:i], func(g DataFile) bool { return g.Path == f.Path }):
 			add(at, fmt.Sprintf("file %s is listed twice", f.Path), "", "remove one of the two")
 		}
 		if !digest.MatchString(f.SHA256) {
@@ -444,8 +448,8 @@ func (c *ExperimentConfig) checkData() (faults []*exit.Error) {
 		}
 	}
 	switch {
-	case d.Source == ProtocolSource && !slices.Contains(Protocols(), d.Protocol.Name):
-		add("data.protocol.name", fmt.Sprintf("unknown protocol %q", d.Protocol.Name), "", "give one of "+strings.Join(Protocols(), ", "))
+	case d.Source == ProtocolSource && !slices.Contains(protocolfile.Names(), d.Protocol.Name):
+		add("data.protocol.name", fmt.Sprintf("unknown protocol %q", d.Protocol.Name), "", "give one of "+strings.Join(protocolfile.Names(), ", "))
 	case d.Source != FilesSource && d.Folder != "":
 		add("data.folder", "data.folder with synthetic data", "data.source is "+d.Source, "remove data.folder")
 	}

@@ -1,4 +1,6 @@
-package config
+// Package protocolfile reads protocol.yaml, the description of a benchmark on an archive of hindcasts, and contains the built-in
+// protocols. Reading and merging are those of package config.
+package protocolfile
 
 import (
 	"embed"
@@ -10,6 +12,7 @@ import (
 	"time"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/config/schema"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/nearest"
@@ -24,19 +27,19 @@ type Protocol struct {
 	Sources   []string         `key:"sources"`
 	Terms     []string         `key:"terms"`
 	Assumed   []string         `key:"assumed"`
-	Grid      ProtocolGrid     `key:"grid"`
+	Grid      Grid             `key:"grid"`
 	Hindcasts Hindcasts        `key:"hindcasts"`
 	Analyses  Reanalyses       `key:"analyses"`
-	Split     ProtocolSplit    `key:"split"`
-	Scoring   ProtocolScoring  `key:"scoring"`
-	Tasks     []ProtocolTask   `key:"tasks"`
+	Split     Split            `key:"split"`
+	Scoring   Scoring          `key:"scoring"`
+	Tasks     []Task           `key:"tasks"`
 	Published []PublishedScore `key:"published"`
 }
 
-// ProtocolGrid is a regular latitude-longitude grid.
+// Grid is a regular latitude-longitude grid.
 //
 // Unit: degrees, coordinates of the first and last points.
-type ProtocolGrid struct {
+type Grid struct {
 	Rows    int     `key:"rows"`
 	Columns int     `key:"columns"`
 	North   float64 `key:"north"`
@@ -80,15 +83,15 @@ type ReanalysisFile struct {
 	CDS       []string         `key:"cds"`
 }
 
-// ProtocolSplit divides the initialisations by date. Validation may be empty.
-type ProtocolSplit struct {
-	Train      Period `key:"train"`
-	Validation Period `key:"validation"`
-	Test       Period `key:"test"`
+// Split divides the initialisations by date. Validation may be empty.
+type Split struct {
+	Train      config.Period `key:"train"`
+	Validation config.Period `key:"validation"`
+	Test       config.Period `key:"test"`
 }
 
-// ProtocolScoring describes how the published scores were computed.
-type ProtocolScoring struct {
+// Scoring describes how the published scores were computed.
+type Scoring struct {
 	Weights    string `key:"weights"`
 	SpreadDDOF int    `key:"spread_ddof"`
 	EFI        EFI    `key:"efi"`
@@ -103,8 +106,8 @@ type EFI struct {
 	MinDays   int `key:"min_days"`
 }
 
-// ProtocolTask is a variable to predict, with its inputs.
-type ProtocolTask struct {
+// Task is a variable to predict, with its inputs.
+type Task struct {
 	Name     string         `key:"name"`
 	Variable string         `key:"variable"`
 	Level    ensemble.Level `key:"level"`
@@ -123,9 +126,9 @@ type PublishedScore struct {
 	Provenance string  `key:"provenance"`
 }
 
-// ProtocolSchema is the schema of protocol.yaml.
-var ProtocolSchema = newFileSchema[Protocol]("protocol", "the name of a protocol", []schema.Key{
-	{Path: "version", Required: true, Check: OneOf("1"), Example: "1",
+// Schema is the schema of protocol.yaml.
+var Schema = config.NewFileSchema[Protocol]("protocol", "the name of a protocol", []schema.Key{
+	{Path: "version", Required: true, Check: config.OneOf("1"), Example: "1",
 		Help: "Version of this format."},
 	{Path: "base", Example: "ens10",
 		Help: "Built-in protocol that supplies the keys missing in this file, except published scores."},
@@ -138,29 +141,29 @@ var ProtocolSchema = newFileSchema[Protocol]("protocol", "the name of a protocol
 	{Path: "assumed", Example: `["order of the messages"]`,
 		Help: "Assumptions that no source confirms."},
 
-	{Path: "grid.rows", Required: true, Check: Between(2, 65535), Example: "361", Help: "Rows of the grid, poles included."},
-	{Path: "grid.columns", Required: true, Check: Between(2, 65535), Example: "720", Help: "Columns of the grid."},
-	{Path: "grid.north", Default: "90", Check: Between(-90, 90), Example: "90", Help: "Latitude of the first row, degrees."},
-	{Path: "grid.south", Default: "-90", Check: Between(-90, 90), Example: "-90", Help: "Latitude of the last row, degrees."},
-	{Path: "grid.west", Default: "0", Check: Between(-180, 360), Example: "0", Help: "Longitude of the first column, degrees east."},
-	{Path: "grid.east", Required: true, Check: Between(-180, 360), Example: "359.5", Help: "Longitude of the last column, degrees east."},
+	{Path: "grid.rows", Required: true, Check: config.Between(2, 65535), Example: "361", Help: "Rows of the grid, poles included."},
+	{Path: "grid.columns", Required: true, Check: config.Between(2, 65535), Example: "720", Help: "Columns of the grid."},
+	{Path: "grid.north", Default: "90", Check: config.Between(-90, 90), Example: "90", Help: "Latitude of the first row, degrees."},
+	{Path: "grid.south", Default: "-90", Check: config.Between(-90, 90), Example: "-90", Help: "Latitude of the last row, degrees."},
+	{Path: "grid.west", Default: "0", Check: config.Between(-180, 360), Example: "0", Help: "Longitude of the first column, degrees east."},
+	{Path: "grid.east", Required: true, Check: config.Between(-180, 360), Example: "359.5", Help: "Longitude of the last column, degrees east."},
 
-	{Path: "hindcasts.reference_year", Required: true, Check: Between(1900, 2100), Example: "2018",
+	{Path: "hindcasts.reference_year", Required: true, Check: config.Between(1900, 2100), Example: "2018",
 		Help: "Year in the file names: that of the real-time forecasts of these hindcasts. Dates within the files are those of the hindcasts."},
-	{Path: "hindcasts.first_year", Required: true, Check: Between(1900, 2100), Example: "1998", Help: "First year of the initialisations."},
-	{Path: "hindcasts.last_year", Required: true, Check: Between(1900, 2100), Example: "2017", Help: "Last year of the initialisations."},
+	{Path: "hindcasts.first_year", Required: true, Check: config.Between(1900, 2100), Example: "1998", Help: "First year of the initialisations."},
+	{Path: "hindcasts.last_year", Required: true, Check: config.Between(1900, 2100), Example: "2017", Help: "Last year of the initialisations."},
 	{Path: "hindcasts.dates", Required: true, Example: `["0101", "0104"]`,
 		Help: "Calendar days of the initialisations as MMDD. 0229 applies to leap years only."},
-	{Path: "hindcasts.members", Required: true, Check: Between(2, 255), Example: "10", Help: "Number of members."},
-	{Path: "hindcasts.first_member", Default: "1", Check: Between(0, 1), Example: "1", Help: "Number of the first member; 0 is the control."},
-	{Path: "hindcasts.leads", Required: true, Check: AtLeast(0), Example: "[0h, 24h, 48h]", Help: "Leads, ascending."},
+	{Path: "hindcasts.members", Required: true, Check: config.Between(2, 255), Example: "10", Help: "Number of members."},
+	{Path: "hindcasts.first_member", Default: "1", Check: config.Between(0, 1), Example: "1", Help: "Number of the first member; 0 is the control."},
+	{Path: "hindcasts.leads", Required: true, Check: config.AtLeast(0), Example: "[0h, 24h, 48h]", Help: "Leads, ascending."},
 	{Path: "hindcasts.files", Required: true, Example: `[{name: "output.pl.{date}", levels: [850hPa], variables: [t]}]`,
 		Help: "Files for each calendar day."},
 	{Path: "hindcasts.files[].name", Required: true, Example: "output.pl.{date}", Help: "File name; {date} is replaced by reference year, month and day."},
 	{Path: "hindcasts.files[].levels", Required: true, Example: "[850hPa]", Help: "Levels, or [single]."},
 	{Path: "hindcasts.files[].variables", Required: true, Example: "[t]", Help: "Variables on each level."},
 
-	{Path: "analyses.leads", Required: true, Check: AtLeast(0), Example: "[0h, 48h]",
+	{Path: "analyses.leads", Required: true, Check: config.AtLeast(0), Example: "[0h, 48h]",
 		Help: "Leads at whose valid times there are analyses."},
 	{Path: "analyses.files", Required: true, Example: `[{name: "era5.{month}.grib", dataset: reanalysis-era5-pressure-levels, levels: [850hPa], variables: [t], cds: [temperature]}]`,
 		Help: "Files for each month."},
@@ -177,33 +180,33 @@ var ProtocolSchema = newFileSchema[Protocol]("protocol", "the name of a protocol
 	{Path: "split.test.from", Required: true, Example: "2016-01-01", Help: "First initialisation for the test."},
 	{Path: "split.test.to", Required: true, Example: "2017-12-31", Help: "Last initialisation for the test."},
 
-	{Path: "scoring.weights", Required: true, Check: OneOf("area", "none"), Example: "none",
+	{Path: "scoring.weights", Required: true, Check: config.OneOf("area", "none"), Example: "none",
 		Help: "Weights of grid points in the published scores: area, or none."},
-	{Path: "scoring.spread_ddof", Required: true, Check: OneOf("0", "1"), Example: "0",
+	{Path: "scoring.spread_ddof", Required: true, Check: config.OneOf("0", "1"), Example: "0",
 		Help: "Delta degrees of freedom of the spread in the reference scripts: the divisor is members minus this. CDO's daystd over the members of a date has 0."},
-	{Path: "scoring.efi.quantiles", Default: "0", Check: Between(0, 1000), Example: "20", Help: "Number of quantile intervals of the index between probabilities 0 and 1."},
-	{Path: "scoring.efi.years", Default: "0", Check: Between(0, 1000), Example: "18", Help: "Number of years of the climate, up to the year of the initialisation."},
-	{Path: "scoring.efi.window", Default: "0", Check: Between(0, 1000), Example: "9", Help: "Consecutive calendar days of the climate, centred on the day of the initialisation; 0: no extreme forecast index."},
-	{Path: "scoring.efi.min_days", Default: "0", Check: Between(0, 1000), Example: "5", Help: "Smallest number of calendar days in the window at the ends of the year."},
+	{Path: "scoring.efi.quantiles", Default: "0", Check: config.Between(0, 1000), Example: "20", Help: "Number of quantile intervals of the index between probabilities 0 and 1."},
+	{Path: "scoring.efi.years", Default: "0", Check: config.Between(0, 1000), Example: "18", Help: "Number of years of the climate, up to the year of the initialisation."},
+	{Path: "scoring.efi.window", Default: "0", Check: config.Between(0, 1000), Example: "9", Help: "Consecutive calendar days of the climate, centred on the day of the initialisation; 0: no extreme forecast index."},
+	{Path: "scoring.efi.min_days", Default: "0", Check: config.Between(0, 1000), Example: "5", Help: "Smallest number of calendar days in the window at the ends of the year."},
 
 	{Path: "tasks", Required: true, Example: "[{name: t850, variable: t, level: 850hPa, lead: 48h, inputs: [t]}]",
 		Help: "Prediction tasks."},
 	{Path: "tasks[].name", Required: true, Example: "t850", Help: "Name of the task and of its configuration in the experiment."},
 	{Path: "tasks[].variable", Required: true, Example: "t", Help: "Variable to predict."},
 	{Path: "tasks[].level", Required: true, Example: "850hPa", Help: "Level of the variable, or single."},
-	{Path: "tasks[].lead", Required: true, Check: AtLeast(0), Example: "48h", Help: "Lead to predict."},
+	{Path: "tasks[].lead", Required: true, Check: config.AtLeast(0), Example: "48h", Help: "Lead to predict."},
 	{Path: "tasks[].inputs", Required: true, Example: "[z, t, q]", Help: "Input variables, on the level of the task."},
 
 	{Path: "published", Example: "[{score: crps, task: z500, system: raw, members: 10, value: 78.24, provenance: summary}]",
 		Help: "Published scores on the test data."},
-	{Path: "published[].score", Required: true, Check: OneOf("crps", "eecrps"), Example: "crps", Help: "Score, in the SI unit of the variable."},
+	{Path: "published[].score", Required: true, Check: config.OneOf("crps", "eecrps"), Example: "crps", Help: "Score, in the SI unit of the variable."},
 	{Path: "published[].task", Required: true, Example: "z500", Help: "Name of a task."},
 	{Path: "published[].system", Required: true, Example: "raw", Help: "Forecast system."},
-	{Path: "published[].members", Required: true, Check: Between(1, 255), Example: "10", Help: "Number of input members."},
-	{Path: "published[].value", Required: true, Check: Above(0), Example: "78.24", Help: "Published value."},
-	{Path: "published[].tolerance", Default: "0.02", Check: Above(0), Example: "0.02",
+	{Path: "published[].members", Required: true, Check: config.Between(1, 255), Example: "10", Help: "Number of input members."},
+	{Path: "published[].value", Required: true, Check: config.Above(0), Example: "78.24", Help: "Published value."},
+	{Path: "published[].tolerance", Default: "0.02", Check: config.Above(0), Example: "0.02",
 		Help: "Largest relative difference of a reproduction, chosen by this project: the sources give none."},
-	{Path: "published[].provenance", Required: true, Check: OneOf("summary", "unverified"), Example: "summary",
+	{Path: "published[].provenance", Required: true, Check: config.OneOf("summary", "unverified"), Example: "summary",
 		Help: "Provenance of the value. summary: from a summary of the paper, not its text. unverified: unverified, never used as a check."},
 })
 
@@ -218,11 +221,11 @@ const builtInDir = "protocols"
 // baseLine matches the key base, which must be known before the file is loaded.
 var baseLine = regexp.MustCompile(`(?m)^base: *([a-z0-9-]+) *$`)
 
-// Protocols lists the names of the built-in protocols, sorted.
-func Protocols() []string {
+// Names lists the names of the built-in protocols, sorted.
+func Names() []string {
 	entries, err := builtInFiles.ReadDir(builtInDir)
 	if err != nil {
-		panic("config: " + err.Error())
+		panic("protocolfile: " + err.Error())
 	}
 	var names []string
 	for _, e := range entries {
@@ -231,26 +234,26 @@ func Protocols() []string {
 	return names
 }
 
-// ProtocolConfig is a loaded protocol.
-type ProtocolConfig struct {
+// Config is a loaded protocol.
+type Config struct {
 	Protocol
 	Name string // name of a built-in protocol, or path of the file
-	*loaded
+	*config.Loaded
 }
 
-// LoadProtocol loads a built-in protocol by its name, or a file by its path. Environment variables
+// Load loads a built-in protocol by its name, or a file by its path. Environment variables
 // have no effect.
 //
 // Errors: exit 64 with all faults, each with its position and a fix.
-func LoadProtocol(name string) (*ProtocolConfig, error) {
-	src := Sources{Files: []string{name}, texts: map[string][]byte{}}
-	known := Protocols()
+func Load(name string) (*Config, error) {
+	src := config.Sources{Files: []string{name}, Texts: map[string][]byte{}}
+	known := Names()
 	for _, n := range known {
 		text, err := builtInFiles.ReadFile(path.Join(builtInDir, n+".yaml"))
 		if err != nil {
 			return nil, err
 		}
-		src.texts[n] = text
+		src.Texts[n] = text
 	}
 	unknown := func(name, at string) error {
 		fix := "give " + strings.Join(known, ", ") + ", or the path of a file"
@@ -259,35 +262,35 @@ func LoadProtocol(name string) (*ProtocolConfig, error) {
 		}
 		return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("unknown protocol %q", name), At: at, Fix: fix}
 	}
-	text := src.texts[name]
+	text := src.Texts[name]
 	if text == nil && !strings.ContainsAny(name, "./") {
 		return nil, unknown(name, "the command line")
 	}
 	if text == nil {
-		text = ProtocolSchema.ReadFile(name).Text // load reports errors of the file
+		text = Schema.ReadFile(name).Text // config.Load reports errors of the file
 	}
 	if m := baseLine.FindSubmatch(text); m != nil {
 		base := string(m[1])
-		if src.texts[base] == nil || base == name {
+		if src.Texts[base] == nil || base == name {
 			return nil, unknown(base, name+", base")
 		}
 		src.Files = []string{base, name}
 	}
-	e, err := load(ProtocolSchema, src)
+	e, err := config.Load(Schema, src)
 	if err != nil {
 		return nil, err
 	}
-	p := &ProtocolConfig{Name: name, loaded: e}
-	e.fill(&p.Protocol)
-	if where := e.origins["published"].Where; p.Base != "" && !strings.HasPrefix(where, name+":") {
+	p := &Config{Name: name, Loaded: e}
+	e.Fill(&p.Protocol)
+	if where := e.Origin("published").Where; p.Base != "" && !strings.HasPrefix(where, name+":") {
 		p.Published = nil // scores of the base are for other years, members or grids
 	}
-	return p, joinFaults(p.check())
+	return p, config.JoinFaults(p.check())
 }
 
 // check checks years, dates, leads, files and tasks for consistency.
-func (p *ProtocolConfig) check() (faults []*exit.Error) {
-	add := func(path, what, why, fix string) { faults = append(faults, p.fault(path, what, why, fix)) }
+func (p *Config) check() (faults []*exit.Error) {
+	add := func(path, what, why, fix string) { faults = append(faults, p.Fault(path, what, why, fix)) }
 	if p.Base != "" && len(p.Files()) != 2 {
 		add("base", "base is not recognised", "it must be on a separate line", "write `base: "+p.Base+"` without quotes")
 	}
@@ -301,7 +304,7 @@ func (p *ProtocolConfig) check() (faults []*exit.Error) {
 		}
 	}
 	if !slices.IsSorted(h.Leads) || len(slices.Compact(slices.Clone(h.Leads))) < len(h.Leads) {
-		add("hindcasts.leads", "hindcasts.leads must ascend", formatList(h.Leads), "sort them and list each once")
+		add("hindcasts.leads", "hindcasts.leads must ascend", config.FormatList(h.Leads), "sort them and list each once")
 	}
 	for _, l := range p.Analyses.Leads {
 		if !slices.Contains(h.Leads, l) {
@@ -333,7 +336,7 @@ func (p *ProtocolConfig) check() (faults []*exit.Error) {
 		}
 	}
 	for _, s := range p.Published {
-		if !slices.ContainsFunc(p.Tasks, func(t ProtocolTask) bool { return t.Name == s.Task }) {
+		if !slices.ContainsFunc(p.Tasks, func(t Task) bool { return t.Name == s.Task }) {
 			add("published", fmt.Sprintf("unknown task %q of a published score", s.Task), "", "use the name of a task")
 		}
 	}
@@ -344,10 +347,10 @@ func (p *ProtocolConfig) check() (faults []*exit.Error) {
 // a coarser grid and fewer members. Zero keeps the value of the protocol.
 //
 // Errors: exit 64 for a range outside of the protocol.
-func (p *ProtocolConfig) Subset(firstYear, lastYear, dates, rows, columns, members int) (*ProtocolConfig, error) {
+func (p *Config) Subset(firstYear, lastYear, dates, rows, columns, members int) (*Config, error) {
 	q := *p
 	h := &q.Hindcasts
-	refuse := func(what, why string) (*ProtocolConfig, error) {
+	refuse := func(what, why string) (*Config, error) {
 		return nil, &exit.Error{Code: exit.Usage, What: what, At: "the command line", Why: why, Fix: "choose a subset of the protocol"}
 	}
 	if firstYear != 0 || lastYear != 0 {
