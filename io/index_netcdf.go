@@ -161,7 +161,7 @@ func (in *Input) coordinates(ctx context.Context, f *file, h *cf.Header, slabs [
 	var list []wire.Values
 	err := in.pool.Do(ctx, decode.Call{Kind: netcdf.ValuesKind, File: f.path, Args: netcdf.ValuesRequest{Path: f.path, Double: true, Slabs: slabs}, Result: &list, ReadOutput: func(payload []byte) error {
 		if len(list) != len(slabs) {
-			return fmt.Errorf("%s: %d results for %d coordinates", f.path, len(list), len(slabs))
+			return fmt.Errorf("%s: %w: %d results for %d coordinates", f.path, wire.ErrImpossible, len(list), len(slabs))
 		}
 		for i, r := range list {
 			raw, err := r.Bytes(payload, 8)
@@ -170,7 +170,7 @@ func (in *Input) coordinates(ctx context.Context, f *file, h *cf.Header, slabs [
 				return libraryError(f.path, library)
 			}
 			if err != nil {
-				return &exit.Error{Code: exit.BadData, What: "coordinates cannot be read", At: f.path + ", variable " + h.Vars[slabs[i].Var].Path(), Why: err.Error(), Fix: "transfer the file again"}
+				return &exit.Error{Code: exit.BadData, What: "coordinates cannot be read", At: f.path + ", variable " + h.Vars[slabs[i].Var].Path(), Why: err.Error(), Fix: "transfer the file again", Err: err}
 			}
 			out[i] = make([]float64, r.Count)
 			for k := range out[i] {

@@ -292,7 +292,7 @@ func readGRIB(ctx context.Context, in *Input, b *batch) error {
 
 // decodeError returns the error for a field that cannot be decoded. Messages of GRIB
 // have a position in bytes, fields of other formats do not.
-func decodeError(fd *field, why string) error {
+func decodeError(fd *field, why string) *exit.Error {
 	e := fd.entry
 	at := fmt.Sprintf("%s, field %d", e.File, e.Message)
 	if e.Length > 0 {
@@ -451,7 +451,7 @@ func (in *Input) decodeValues(ctx context.Context, call decode.Call, n int, of f
 	call.ReadOutput = func(payload []byte) error {
 		if len(list) != n {
 			fd, _, _ := of(0)
-			return fmt.Errorf("%s: got %d results for %d fields", fd.file.path, len(list), n)
+			return fmt.Errorf("%s: %w: %d results for %d fields", fd.file.path, wire.ErrImpossible, len(list), n)
 		}
 		for k := range list {
 			fd, count, take := of(k)
@@ -462,7 +462,9 @@ func (in *Input) decodeValues(ctx context.Context, call decode.Call, n int, of f
 				return libraryError(fmt.Sprintf("%s, field %d (%s)", e.File, e.Message, e.Key), library)
 			}
 			if err != nil {
-				return decodeError(fd, err.Error())
+				e := decodeError(fd, err.Error())
+				e.Err = err
+				return e
 			}
 			if list[k].Count != count {
 				return decodeError(fd, fmt.Sprintf("%d values for %d points", list[k].Count, count))

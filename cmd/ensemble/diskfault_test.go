@@ -27,6 +27,7 @@ type writer struct {
 	name string
 	args []string
 	out  string
+	in   []string // what the files that it computes from begin with
 	// product lists the names, below out, of what must stay whole: the old one, or the new one. They are the files that
 	// the pattern matches and those below.
 	product string
@@ -55,15 +56,16 @@ func makeWriters(t *trial) []writer {
 	dir := func(name string) string { return filepath.Join(t.dir, name) }
 	input := t.put("in.grib2", join(cycle(lastDay)...))
 	truth := t.put("an.grib2", join(cycle(lastDay.AddDate(0, 0, 2))[:perMember]...))
+	samples, forecasts := t.prepared(), filepath.Join(filepath.Dir(t.config), "fc_")
 	common := []string{"--progress", "none"}
 	prepare := func(config string) []string {
 		return append([]string{"data", "prepare", "-c", config, "--out", filepath.Join(dir("stores"), "store"), "--overwrite", "always"}, common...)
 	}
 	all := []writer{
-		{name: "predict", args: append([]string{"predict", "--run-dir", t.run, "--input", input, "--out", dir("products"), "--format", "netcdf,grib2,zarr", "--threads", "1", "--overwrite", "always"}, common...), out: dir("products"), product: "2*"},
-		{name: "train", args: append([]string{"train", "-c", t.config, "--set", "data.store=" + t.prepared(), "--run-dir", dir("run"), "--overwrite", "always"}, common...), out: dir("run")},
-		{name: "data prepare", args: prepare(t.smallArchive(3)), out: dir("stores"), product: "store", last: "store.json"},
-		{name: "verify", args: append([]string{"verify", "--forecast", dir("products") + "/2*/*.zarr", "--analysis", truth, "--members", input, "--out", dir("scores")}, common...), out: dir("scores")},
+		{name: "predict", args: append([]string{"predict", "--run-dir", t.run, "--input", input, "--out", dir("products"), "--format", "netcdf,grib2,zarr", "--threads", "1", "--overwrite", "always"}, common...), out: dir("products"), in: []string{input, filepath.Join(t.run, "model")}, product: "2*"},
+		{name: "train", args: append([]string{"train", "-c", t.config, "--set", "data.store=" + samples, "--run-dir", dir("run"), "--overwrite", "always"}, common...), out: dir("run"), in: []string{samples, forecasts}},
+		{name: "data prepare", args: prepare(t.smallArchive(3)), out: dir("stores"), in: []string{forecasts}, product: "store", last: "store.json"},
+		{name: "verify", args: append([]string{"verify", "--forecast", dir("products") + "/2*/*.zarr", "--analysis", truth, "--members", input, "--out", dir("scores")}, common...), out: dir("scores"), in: []string{dir("products"), truth, input}},
 	}
 	t.expect(exit.OK, nil, prepare(t.smallArchive(2))...)
 	all[2].before = folder(t.T, dir("stores"), "store")
@@ -132,6 +134,11 @@ func (w writer) ready(t *testing.T) {
 // within selects operations below the output.
 func (w writer) within(op faultfs.Operation) bool {
 	return strings.HasPrefix(op.Path, w.out)
+}
+
+// reads selects operations on the files that the command computes from.
+func (w writer) reads(op faultfs.Operation) bool {
+	return slices.ContainsFunc(w.in, func(in string) bool { return strings.HasPrefix(op.Path, in) })
 }
 
 // points counts the operations of a command that change its output.
@@ -241,16 +248,32 @@ func failSample(t *testing.T, errnos ...unix.Errno) {
 	}
 }
 
-// TestFault25: output that cannot be written is reported before anything is computed.
+// TestFault25: output that cannot be written is reported before any input is opened, which the same command opens without the fault.
 func TestFault25(t *testing.T) {
-	all := writers(t)
-	for _, w := range all[:2] {
-		for _, errno := range []unix.Errno{unix.EROFS, unix.EACCES} {
-			_, restore := faultfs.Use(faultfs.Fault{N: 1, Times: -1, Of: faultfs.Changing, At: w.within, Err: errno})
+	for _, w := range writers(t) {
+		for _, errno := range []unix.Errno{0, unix.EROFS, unix.EACCES} {
+			w.ready(t)
+			before := w.sums(t)
+			fault := faultfs.Fault{Of: faultfs.Changing, At: w.within}
+			if errno != 0 {
+				fault.N, fault.Times, fault.Err = 1, -1, errno
+			}
+			_, first := faultfs.Use(fault)
+			inputs, second := faultfs.Use(faultfs.Fault{Of: []faultfs.Kind{faultfs.Open}, At: w.reads})
 			code, _, stderr := call(t, w.args...)
-			restore()
-			if code != exit.CannotWrite || !strings.Contains(stderr, w.out) {
-				t.Errorf("%s, %v: exit %d: %s", w.name, errno, code, stderr)
+			second()
+			first()
+			if errno == 0 {
+				if code != exit.OK || inputs.Count() == 0 {
+					t.Errorf("%s: exit %d, opened %d inputs: %s", w.name, code, inputs.Count(), stderr)
+				}
+				continue
+			}
+			if code != exit.CannotWrite || !strings.Contains(stderr, w.out) || inputs.Count() > 0 {
+				t.Errorf("%s, %v: exit %d after opening %d inputs: %s", w.name, errno, code, inputs.Count(), stderr)
+			}
+			if w.product != "" && w.sums(t) != before {
+				t.Errorf("%s, %v: the product was changed", w.name, errno)
 			}
 		}
 	}

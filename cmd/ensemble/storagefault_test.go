@@ -79,7 +79,7 @@ func TestFault29(t *testing.T) {
 	}
 }
 
-// TestFault31: products have the same bytes in every time zone, and under one that the system does not know.
+// TestFault31: products and scores have the same bytes in every time zone, and under one that the system does not know.
 func TestFault31(t *testing.T) {
 	t.Setenv("SOURCE_DATE_EPOCH", "1000000000")
 	f := faulty(t)
@@ -88,23 +88,35 @@ func TestFault31(t *testing.T) {
 	if err := os.Chtimes(input, past, past); err != nil {
 		t.Fatal(err)
 	}
-	out := filepath.Join(f.dir, "products")
+	out, scores := filepath.Join(f.dir, "products"), filepath.Join(f.dir, "scores")
+	truth := f.put("an.grib2", join(cycle(lastDay.AddDate(0, 0, 2))[:perMember]...))
 	want := ""
 	for _, zone := range []string{"UTC", "Europe/Zurich", "America/St_Johns", "Asia/Kathmandu", "XST-14", "Nowhere/Else", ""} {
-		if err := os.RemoveAll(out); err != nil {
+		if err := errors.Join(os.RemoveAll(out), os.RemoveAll(scores)); err != nil {
 			t.Fatal(err)
 		}
-		cmd := exec.Command(os.Args[0], "predict", "--run-dir", f.run, "--input", input, "--out", out, "--format", "netcdf,grib2,zarr", "--threads", "1", "--progress", "none")
-		cmd.Env = slices.Concat(os.Environ(), []string{"TZ=" + zone})
-		if text, err := cmd.CombinedOutput(); err != nil {
-			t.Fatalf("%s: %v: %s", zone, err, text)
+		for _, args := range [][]string{
+			{"predict", "--run-dir", f.run, "--input", input, "--out", out, "--format", "netcdf,grib2,zarr", "--threads", "1", "--progress", "none"},
+			{"verify", "--forecast", out + "/2*/*.nc", "--analysis", truth, "--members", input, "--run-dir", f.run, "--out", scores, "--seasons", "--progress", "none"},
+		} {
+			cmd := exec.Command(os.Args[0], args...)
+			cmd.Env = slices.Concat(os.Environ(), []string{"TZ=" + zone})
+			if text, err := cmd.CombinedOutput(); err != nil {
+				t.Fatalf("%s: %v: %s", zone, err, text)
+			}
 		}
-		got := products(out, 1)(t)
+		sums := writer{out: scores, product: "*"}.sums(t)
+		for _, file := range []string{"scores.json", "scores.csv", "dates.parquet"} {
+			if !strings.Contains(sums, file) {
+				t.Errorf("%s: no %s in\n%s", zone, file, sums)
+			}
+		}
+		got := products(out, 1)(t) + sums
 		if want == "" {
 			want = got
 		}
 		if got != want {
-			t.Errorf("%s: other products:\n%s\nwant\n%s", zone, got, want)
+			t.Errorf("%s: other products or scores:\n%s\nwant\n%s", zone, got, want)
 		}
 	}
 }

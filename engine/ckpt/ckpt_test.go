@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/manifest"
 )
 
 func sample() []Tensor {
@@ -233,6 +234,30 @@ func TestCheckpointRoundTrip(t *testing.T) {
 	}
 }
 
+// TestFault42: an index with the right checksum, which an attacker can compute, names no file outside of its folder.
+func TestFault42(t *testing.T) {
+	root := filepath.Join(t.TempDir(), "checkpoints")
+	dir := save(t, root, 100)
+	path := filepath.Join(dir, indexFile)
+	x, err := readIndex(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, bad := range []string{"../rank-0000.st", "/etc/passwd", "rank-0000.st/../../x", "..", "", "rank-\x00/../x"} {
+		x.Parts[0].Path = bad
+		text, err := manifest.SealedJSON(&x, &x.Checksum, " ")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, text, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Load(dir); exit.CodeOf(err) != exit.BadData || !strings.Contains(err.Error(), "not in the folder of the checkpoint") {
+			t.Errorf("%q: %v, want exit 65", bad, err)
+		}
+	}
+}
+
 // TestFault27 flips one byte in every tensor, truncates and replaces files: each time the error names
 // the damaged tensor or file, and the previous checkpoint is used.
 func TestFault27(t *testing.T) {
@@ -293,8 +318,6 @@ func TestFault27(t *testing.T) {
 	put(file, whole)
 	put(filepath.Join(dir, indexFile), idx[:len(idx)/2])
 	check("half an index", "checkpoint index is damaged")
-	put(filepath.Join(dir, indexFile), bytes.Replace(idx, []byte("rank-0000.st"), []byte("../../../x.st"), 1))
-	check("path escape", "not in the folder of the checkpoint")
 	for at := range idx { // a flip in step, position or plan would go on from another state
 		bad := slices.Clone(idx)
 		bad[at] ^= 1 << (at % 8)

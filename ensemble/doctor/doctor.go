@@ -130,11 +130,33 @@ func CurrentProgram() Program {
 	return Program{version.String(), runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH}
 }
 
-// SystemMemory is the memory of this machine, limited by the control group of this process.
-func SystemMemory() Memory { return memory("/proc/meminfo", "/sys/fs/cgroup") }
+// SystemMemory is the memory of this machine, limited by the control groups of this process.
+func SystemMemory() Memory {
+	return memory("/proc/meminfo", controlGroups("/proc/self/cgroup", "/sys/fs/cgroup"))
+}
 
-// memory reads /proc/meminfo, and the limits of a control group (cgroup v2) if they are lower.
-func memory(meminfo, cgroup string) Memory {
+// controlGroups lists the folders of the control group (cgroup v2) of this process and of the groups above it, each of which may
+// have a limit. In a container the root is that of the container.
+func controlGroups(self, root string) []string {
+	groups := []string{root}
+	text, err := filesystem.ReadFile(self)
+	if err != nil {
+		return groups
+	}
+	for line := range strings.Lines(string(text)) {
+		path, isV2 := strings.CutPrefix(strings.TrimSpace(line), "0::")
+		if !isV2 {
+			continue
+		}
+		for path = filepath.Join("/", path); path != "/"; path = filepath.Dir(path) {
+			groups = append(groups, filepath.Join(root, path))
+		}
+	}
+	return groups
+}
+
+// memory reads /proc/meminfo, and the limits of control groups if they are lower.
+func memory(meminfo string, groups []string) Memory {
 	var m Memory
 	f, err := filesystem.Open(meminfo)
 	if err != nil {
@@ -157,21 +179,27 @@ func memory(meminfo, cgroup string) Memory {
 			m.AvailableBytes = kib << 10
 		}
 	}
-	read := func(name string) (int64, bool) {
-		text, err := filesystem.ReadFile(filepath.Join(cgroup, name))
-		if err != nil {
-			return 0, false
+	for _, group := range groups {
+		limit, ok := readLimit(group, "memory.max")
+		if !ok {
+			continue
 		}
-		v, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64) // "max" means no limit
-		return v, err == nil
-	}
-	if limit, ok := read("memory.max"); ok && limit < m.TotalBytes {
-		m.TotalBytes = limit
-		if used, ok := read("memory.current"); ok {
+		m.TotalBytes = min(m.TotalBytes, limit)
+		if used, ok := readLimit(group, "memory.current"); ok {
 			m.AvailableBytes = min(m.AvailableBytes, max(0, limit-used))
 		}
 	}
 	return m
+}
+
+// readLimit reads a number of bytes of a control group. "max" means no limit.
+func readLimit(group, name string) (bytes int64, ok bool) {
+	text, err := filesystem.ReadFile(filepath.Join(group, name))
+	if err != nil {
+		return 0, false
+	}
+	bytes, err = strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
+	return bytes, err == nil
 }
 
 // disk tests the file system of dir: free space, writing, file locks.

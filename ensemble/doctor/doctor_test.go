@@ -2,7 +2,10 @@ package doctor
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -39,28 +42,68 @@ func TestDoctorWithoutDecoder(t *testing.T) {
 	}
 }
 
-// TestMemory: the limit of a control group is used if it is below the memory of the machine.
-func TestMemory(t *testing.T) {
+// TestFault33ControlGroup: the lowest limit of the control group of the process and of the groups above it is used, if it is below
+// the memory of the machine.
+func TestFault33ControlGroup(t *testing.T) {
 	dir := t.TempDir()
 	put := func(name, text string) {
 		t.Helper()
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+		path := filepath.Join(dir, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644)); err != nil {
 			t.Fatal(err)
 		}
 	}
+	self := filepath.Join(dir, "cgroup")
+	check := func(what string, want Memory) {
+		t.Helper()
+		if m := memory(filepath.Join(dir, "meminfo"), controlGroups(self, dir)); m != want {
+			t.Errorf("%s: %+v, want %+v", what, m, want)
+		}
+	}
 	put("meminfo", "MemTotal:       8388608 kB\nMemFree: 1 kB\nMemAvailable:   4194304 kB\n")
-	info := filepath.Join(dir, "meminfo")
-	if m := memory(info, dir); m != (Memory{8 << 30, 4 << 30}) {
-		t.Errorf("no control group: %+v", m)
-	}
+	check("no control group", Memory{8 << 30, 4 << 30})
 	put("memory.max", "max\n")
-	if m := memory(info, dir); m != (Memory{8 << 30, 4 << 30}) {
-		t.Errorf("no limit: %+v", m)
+	check("no limit", Memory{8 << 30, 4 << 30})
+	put("memory.max", "6442450944\n")
+	put("memory.current", "5368709120\n")
+	check("limit of 6 GiB on the container", Memory{6 << 30, 1 << 30})
+	put("system.slice/memory.max", "3221225472\n")
+	put("system.slice/memory.current", "1073741824\n")
+	put("system.slice/forecast.service/memory.max", "2147483648\n")
+	put("system.slice/forecast.service/memory.current", "1610612736\n")
+	check("groups of others", Memory{6 << 30, 1 << 30})
+	put("cgroup", "4:memory:/other\n0::/system.slice/forecast.service\n")
+	check("limit of 2 GiB on the service", Memory{2 << 30, 512 << 20})
+	put("system.slice/forecast.service/memory.max", "max\n")
+	check("limit of 3 GiB on the slice", Memory{3 << 30, 1 << 30})
+}
+
+// inGroup is an environment variable with which this test prints the memory.
+const inGroup = "ENSEMBLE_TEST_IN_GROUP"
+
+// TestFault33RealControlGroup: a process in a control group with a limit sees that limit.
+func TestFault33RealControlGroup(t *testing.T) {
+	if os.Getenv(inGroup) != "" {
+		fmt.Println("total", SystemMemory().TotalBytes)
+		return
 	}
-	put("memory.max", "2147483648\n")
-	put("memory.current", "1073741824\n")
-	if m := memory(info, dir); m != (Memory{2 << 30, 1 << 30}) {
-		t.Errorf("limit of 2 GiB, half used: %+v", m)
+	groups := controlGroups("/proc/self/cgroup", "/sys/fs/cgroup")
+	group := filepath.Join(groups[min(1, len(groups)-1)], fmt.Sprintf("ensemble-test-%d", os.Getpid()))
+	if err := os.Mkdir(group, 0o755); err != nil {
+		t.Skip("skipped: no control group can be made: ", err)
+	}
+	defer os.Remove(group)
+	f, err := os.OpenFile(filepath.Join(group, "memory.max"), os.O_WRONLY, 0)
+	if err != nil {
+		t.Skip("skipped: the control group cannot limit memory: ", err)
+	}
+	if _, err := f.WriteString("1073741824"); errors.Join(err, f.Close()) != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("sh", "-c", `echo $$ >"$0/cgroup.procs" && exec "$1" -test.run '^TestFault33RealControlGroup$'`, group, os.Args[0])
+	cmd.Env = append(os.Environ(), inGroup+"=1")
+	if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "total 1073741824\n") {
+		t.Errorf("%v: %s", err, out)
 	}
 }
 

@@ -40,7 +40,7 @@ var faultGroups = []struct {
 		{"Quota or limit of file size", "As 21; the error names the quota or limit", "74"},
 		{"Killed at any moment", "The next command continues without help; a product is the old one, the new one or absent", "137, then 0"},
 		{"Loss of power: writes that were not synced are lost or reordered", "As 23", "0"},
-		{"Output folder that cannot be written, or with files that cannot be opened", "The command ends, with the path", "73"},
+		{"Output folder that cannot be written, or with files that cannot be opened", "The command ends before it opens any input, with the path", "73"},
 		{"Part of a checkpoint missing, or of another step", "The whole checkpoint is rejected. The one before it is used, with a warning; without any the command refuses", "0, 65"},
 		{"Checkpoint damaged", "The checksum names the tensor or file; otherwise as 26", "0, 65"},
 		{"Checkpoint of other ranks, another version, other variables or another order", "Other ranks: the parts are read by all. Anything else is refused, with the differences", "0, 65"},

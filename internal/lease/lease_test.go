@@ -360,3 +360,53 @@ func TestOverwrite(t *testing.T) {
 		}
 	}
 }
+
+// TestExtend: the second file is the lease too: others are refused in the folder that takes the place of the first one, and it is
+// released there. What a killed owner left there is replaced. With hard links it is the same file, which gets the heartbeats.
+func TestExtend(t *testing.T) {
+	for name, m := range map[string]machine{"hard links": thisMachine{}, "no hard links": bare{other: func() {}, slept: new(time.Duration)}} {
+		t.Run(name, func(t *testing.T) {
+			root := t.TempDir()
+			dir, next := filepath.Join(root, "dir"), filepath.Join(root, "next")
+			path, second := filepath.Join(dir, lockFile), filepath.Join(next, lockFile)
+			if err := errors.Join(os.Mkdir(dir, 0o755), os.Mkdir(next, 0o755), os.WriteFile(second, []byte("of a killed owner"), 0o644)); err != nil {
+				t.Fatal(err)
+			}
+			l, err := takeOn(m, path, "the test")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := l.Extend(next); err != nil {
+				t.Fatal(err)
+			}
+			one, e1 := readOwner(m, path)
+			two, e2 := readOwner(m, second)
+			if e1 != nil || e2 != nil || two.Token != l.me.Token || one.Token != two.Token {
+				t.Errorf("owners %+v and %+v, %v, %v", one, two, e1, e2)
+			}
+			a, e1 := os.Stat(path)
+			b, e2 := os.Stat(second)
+			if e1 != nil || e2 != nil || os.SameFile(a, b) != (name == "hard links") {
+				t.Errorf("the same file: %v, %v, %v", os.SameFile(a, b), e1, e2)
+			}
+			if err := errors.Join(os.RemoveAll(dir), os.Rename(next, dir)); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := Take(path, "the test"); !errors.Is(err, ErrHeld) {
+				t.Errorf("the lease in the new folder: %v, want ErrHeld", err)
+			}
+			if err := l.CheckHeld(); err != nil {
+				t.Error(err)
+			}
+			if err := l.Release(); err != nil {
+				t.Error(err)
+			}
+			if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
+				t.Errorf("the second file remains after the release: %v", err)
+			}
+			if err := l.Extend(filepath.Join(root, "none")); exit.CodeOf(err) != exit.CannotWrite {
+				t.Errorf("a folder that does not exist: %v, want exit 73", err)
+			}
+		})
+	}
+}

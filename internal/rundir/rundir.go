@@ -322,3 +322,10 @@ func (d *Dir) WriteEnvironment(e Environment) error {
 	}
 	return d.write("environment.json", append(text, '\n'))
 }
+
+// CheckWritable reports a folder in which a command will write, and cannot, before it reads its input.
+//
+// Errors: exit 73 and 74, as those of writing.
+func CheckWritable(dir string) error {
+	return exit.CreateError(dir, atomicfile.CheckWritable(dir))
+}

@@ -60,7 +60,7 @@ func startChild(ctx context.Context, o Options, folders []string) (*child, error
 	if c.out, err = wire.NewSharedMemory("ensemble-output"); err != nil {
 		return fail(err)
 	}
-	if c.file, err = wire.NewSharedMemory("ensemble-file"); err != nil {
+	if c.file, err = wire.NewSharedFile("ensemble-file"); err != nil {
 		return fail(err)
 	}
 	readable, err := json.Marshal(folders)
@@ -116,14 +116,15 @@ func startChild(ctx context.Context, o Options, folders []string) (*child, error
 // do executes one request. Afterwards c.dead reports whether the child has ended. The
 // child stays usable after an error of its own (Reply.Error), because it has read the
 // whole request. After a failed write or read, and after a reply to another request, it
-// is killed, since the position in its output is unknown then.
+// is killed, since the position in its output is unknown then. After an impossible reply
+// it is killed too, since a damaged request may have harmed it, or taken it over.
 //
 // CPUSeconds is the deadline plus one second: a child that computes on after this
 // process was killed ends by RLIMIT_CPU.
 //
 // Memory: the input, if there is any, has the size of the request and belongs to the
 // child until the reply. The output is lent to ReadOutput and valid until it returns.
-// Errors: *DiedError if the process has ended, sent a damaged frame or exceeded the
+// Errors: *DiedError if the process has ended, sent a damaged or impossible reply, or exceeded the
 // deadline; the child's *exit.Error; ctx.Err().
 func (c *child) do(ctx context.Context, call Call, args json.RawMessage, o Options) error {
 	deadline := call.Deadline
@@ -162,7 +163,8 @@ func (c *child) do(ctx context.Context, call Call, args json.RawMessage, o Optio
 	}
 	if call.Result != nil {
 		if err := json.Unmarshal(reply.Result, call.Result); err != nil {
-			return fmt.Errorf("%s: result: %w", call.Kind, err)
+			c.kill()
+			return died(fmt.Errorf("result: %w", err))
 		}
 	}
 	if call.ReadFile != nil {
@@ -173,9 +175,14 @@ func (c *child) do(ctx context.Context, call Call, args json.RawMessage, o Optio
 	}
 	payload, err := c.out.View(reply.OutputBytes)
 	if err != nil {
-		return err
+		c.kill()
+		return died(err)
 	}
-	return call.ReadOutput(payload)
+	err = call.ReadOutput(payload)
+	if errors.Is(err, wire.ErrImpossible) {
+		c.kill()
+	}
+	return err
 }
 
 // readFile passes the file that the child has encoded, and frees its memory.

@@ -233,7 +233,7 @@ type Call struct {
 	WriteInput func(dst []byte)
 	Result     any // Result, if not nil, receives the JSON result.
 	// ReadOutput, if not nil, is called with the output payload. The memory is
-	// reused after it returns.
+	// reused after it returns. An error that wraps wire.ErrImpossible ends the child.
 	ReadOutput func(payload []byte) error
 	// ReadFile, if not nil, is called with the file that the request encoded, from its begin.
 	ReadFile func(f io.Reader) error

@@ -3,6 +3,7 @@ package decode_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/testdecoder"
 	"github.com/ensemble-weather/ensemble/io/decode"
+	"github.com/ensemble-weather/ensemble/io/decode/wire"
 )
 
 func pool(t *testing.T, o decode.Options) *decode.Pool {
@@ -82,8 +84,67 @@ func TestFault36(t *testing.T) {
 
 // greet prints the frame of a valid Hello and then executes a command.
 func greet(after string) string {
-	hello := `{"protocol":2}`
-	return `printf '\016\000\000\000` + hello + `'; head -c 4 >/dev/null; ` + after
+	return frame(`{"protocol":2}`) + `; head -c 4 >/dev/null; ` + after
+}
+
+// frame is a command that prints a frame.
+func frame(text string) string {
+	return fmt.Sprintf(`printf '\%03o\000\000\000%s'`, len(text), text)
+}
+
+// TestFault45Shrink: a child that shrinks the memory of its output, which is mapped, does not end the program.
+func TestFault45Shrink(t *testing.T) {
+	tried := filepath.Join(t.TempDir(), "tried")
+	memory := "/proc/self/fd/4"
+	p := pool(t, decode.Options{Children: 1, Program: script(t, greet("truncate -s 65536 "+memory+"; "+frame(`{"id":1,"out":65536}`)+"; truncate -s 0 "+memory+" 2>"+tried+".part; mv "+tried+".part "+tried+"; cat >/dev/null"))})
+	sum := 0
+	err := p.Do(context.Background(), decode.Call{Kind: "any", ReadOutput: func(payload []byte) error {
+		for range 600 { // until the child has tried
+			if text, err := os.ReadFile(tried); err == nil {
+				if !strings.Contains(string(text), "not permitted") {
+					t.Errorf("the memory was shrunk: %s", text)
+				}
+				break
+			}
+			time.Sleep(50 * time.Millisecond)
+		}
+		for _, b := range payload { // SIGBUS if it is smaller
+			sum += 1 + int(b)
+		}
+		return nil
+	}})
+	if err != nil || sum != 65536 {
+		t.Errorf("read %d, %v", sum, err)
+	}
+}
+
+// TestFault45Impossible: a child is ended after a reply that no sound one sends, and the next request has another.
+func TestFault45Impossible(t *testing.T) {
+	for _, c := range []struct{ name, reply, want string }{
+		{"more output than there is", `{"id":1,"result":{},"out":65536}`, "has 0 bytes, the peer announced 65536"},
+		{"negative output", `{"id":1,"result":{},"out":-1}`, "announced -1 bytes"},
+		{"another result", `{"id":1,"result":7}`, "cannot unmarshal number"},
+		{"another request", `{"id":2}`, "reply 2 to request 1"},
+		{"values outside of the output", `{"id":1,"result":{"at":8,"n":1}}`, "1 values at byte 8 of 0"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			starts := filepath.Join(t.TempDir(), "starts")
+			p := pool(t, decode.Options{Children: 1, Program: script(t, "echo >>"+starts+"; "+greet(frame(c.reply)+"; cat >/dev/null"))})
+			for n := 1; n <= 2; n++ {
+				var v wire.Values
+				err := p.Do(context.Background(), decode.Call{Kind: "any", NoRetry: true, Result: &v, ReadOutput: func(payload []byte) error {
+					_, err := v.Bytes(payload, 4)
+					return err
+				}})
+				if err == nil || !strings.Contains(err.Error(), c.want) {
+					t.Errorf("%v, want %q", err, c.want)
+				}
+				if text, err := os.ReadFile(starts); err != nil || len(text) != n {
+					t.Errorf("%d children after %d requests, %v", len(text), n, err)
+				}
+			}
+		})
+	}
 }
 
 func TestDeathAndHangAreReported(t *testing.T) {

@@ -168,9 +168,9 @@ func TestZip(t *testing.T) {
 	}
 }
 
-// Names in an archive that are outside of the store are rejected.
-func TestZipOfOtherPlaces(t *testing.T) {
-	for _, bad := range []string{"../t/.zarray", "/t/.zarray", "a/../../t", "t\\..\\x"} {
+// TestFault42: names in an archive that are outside of the store are rejected.
+func TestFault42(t *testing.T) {
+	for _, bad := range []string{"../t/.zarray", "/t/.zarray", "a/../../t", "t\\..\\x", "t\x00"} {
 		name := filepath.Join(t.TempDir(), "store.zip")
 		f, err := os.Create(name)
 		if err != nil {

@@ -204,7 +204,7 @@ func (a *zipStorage) indexFiles() error {
 	for _, f := range r.File {
 		key, isPrefix := strings.CutSuffix(f.Name, "/")
 		// Names such as ../x or /x would lead out of the store when extracted.
-		if !fs.ValidPath(key) || strings.Contains(key, "\\") {
+		if !fs.ValidPath(key) || strings.ContainsAny(key, "\\\x00") {
 			return fmt.Errorf("the zip archive has the invalid name %q", f.Name)
 		}
 		if !isPrefix {

@@ -19,6 +19,7 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/humanise"
 	"github.com/ensemble-weather/ensemble/internal/progress"
+	"github.com/ensemble-weather/ensemble/internal/rundir"
 	"github.com/ensemble-weather/ensemble/io/decode"
 	"github.com/ensemble-weather/ensemble/io/product"
 )
@@ -131,7 +132,7 @@ type InitResult struct {
 // Errors: exit 64 for products that the model cannot provide; 64 and 69 for a memory limit that is too small,
 // naming the least sufficient value; 65 for damaged input, duplicates that differ, input of another forecast
 // model, and drift or alarms that the policy refuses; 66 for missing input or model; 71 if a rank is lost; 73
-// and 74 for the output. Products published before an error remain valid.
+// and 74 for the output, also before anything is read. Products published before an error remain valid.
 func Run(ctx context.Context, o Options) (r *Result, err error) {
 	err = team.RunTeams(o.Mesh, config.DefaultStallTimeout, func(w team.Teams) error {
 		r, err = RunRank(ctx, o, w)
@@ -157,7 +158,12 @@ func RunRank(ctx context.Context, o Options, w team.Teams) (*Result, error) {
 		ctx = progress.With(ctx, p.options.Progress)
 	}
 	loading := progress.Start(ctx, "load model", 0)
-	err = p.load()
+	if w.All.IsRoot() {
+		err = rundir.CheckWritable(o.Out)
+	}
+	if err == nil {
+		err = p.load()
+	}
 	loading.Done()
 	if err := w.All.AgreeOnError(err); err != nil {
 		return nil, err

@@ -18,7 +18,9 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/team"
 	"github.com/ensemble-weather/ensemble/internal/answer"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/filesystem"
 	"github.com/ensemble-weather/ensemble/internal/progress"
+	"github.com/ensemble-weather/ensemble/internal/rundir"
 	fio "github.com/ensemble-weather/ensemble/io"
 	"github.com/ensemble-weather/ensemble/io/decode"
 	"github.com/ensemble-weather/ensemble/io/loader"
@@ -70,10 +72,10 @@ type PrepareResult struct {
 // Writes: the folder Options.Out with shards of samples and their description (docs/formats/store.md).
 // Memory: the catalogue of the input, PrepareOptions.Memory, and the decoding processes.
 // Errors: exit 65 and 66 for data with faults, by the rules of check.Run, and for files that change while
-// they are read; those of store.Write.
+// they are read; 73 before any is read if PrepareOptions.Out cannot be written; those of store.Write.
 func Prepare(ctx context.Context, o PrepareOptions) (*PrepareResult, error) {
 	c := o.Config
-	forecastFiles, analysisFiles, err := ArchiveFiles(c)
+	forecastFiles, analysisFiles, err := filesToPrepare(o)
 	if err != nil {
 		return nil, err
 	}
@@ -170,6 +172,17 @@ func Prepare(ctx context.Context, o PrepareOptions) (*PrepareResult, error) {
 		res.Missing += s.Missing
 	}
 	return res, nil
+}
+
+// filesToPrepare lists the files of the archive. It reports a store that cannot be written before any of them is read; a complete
+// one is only read.
+func filesToPrepare(o PrepareOptions) (forecasts, analyses []string, err error) {
+	if _, err := filesystem.Stat(filepath.Join(o.Out, store.MetaFile)); err != nil || o.Overwrite {
+		if err := rundir.CheckWritable(o.Out); err != nil {
+			return nil, nil, err
+		}
+	}
+	return ArchiveFiles(o.Config)
 }
 
 // ArchiveFiles lists the forecast and analysis files of a configuration.

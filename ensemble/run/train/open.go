@@ -41,8 +41,8 @@ type trainingFiles struct {
 // openTrainingRun opens the run directory of a training. Its identity is a hash of the program version, the
 // configuration and the checksums of all input files, and must agree on all ranks.
 //
-// Errors: exit 65 and 66 for the files; 64, 65 and 69 if ranks disagree; 73 if the directory is in use or holds another
-// run.
+// Errors: exit 65 and 66 for the files; 64, 65 and 69 if ranks disagree; 73 if the directory is in use, holds another
+// run or cannot be written.
 func openTrainingRun(ctx context.Context, o Options, ranks *team.Team, timed *quality.Clock) (*trainingRun, error) {
 	r := &trainingRun{ranks: ranks, clock: timed, started: time.Now().UTC()}
 	var err error
@@ -54,6 +54,9 @@ func openTrainingRun(ctx context.Context, o Options, ranks *team.Team, timed *qu
 		return nil, err
 	}
 	if r.files.auxiliary, err = auxiliaryFiles(c); err != nil {
+		return nil, err
+	}
+	if err := checkRunDirWritable(ranks, o.RunDir); err != nil {
 		return nil, err
 	}
 	if r.inputs, err = ranks.ChecksumFiles(ctx, slices.Concat(r.files.forecasts, r.files.analyses, r.files.auxiliary)); err != nil {
@@ -83,6 +86,15 @@ func auxiliaryFiles(c *config.TrainConfig) ([]string, error) {
 	}
 	teachers, err := teacherFiles(c)
 	return append(files, teachers...), err
+}
+
+// checkRunDirWritable reports a run directory that cannot be written before any input is read.
+func checkRunDirWritable(t *team.Team, dir string) error {
+	var err error
+	if t.IsRoot() {
+		err = rundir.CheckWritable(dir)
+	}
+	return t.AgreeOnError(err)
 }
 
 // openRunDir opens the run directory on rank 0; other ranks get a read-only view.

@@ -194,7 +194,14 @@ func RunRank(ctx context.Context, o Options, w team.Teams) (*Result, error) {
 
 // scoreAll opens the files and adds the contributions of all initialisations; the sums are complete on rank 0.
 func (v *Verification) scoreAll(ctx context.Context, w team.Teams) error {
-	if err := w.All.AgreeOnError(v.Open(ctx)); err != nil {
+	var err error
+	if w.All.IsRoot() {
+		err = v.Options.checkWritable()
+	}
+	if err == nil {
+		err = v.Open(ctx)
+	}
+	if err := w.All.AgreeOnError(err); err != nil {
 		return err
 	}
 	compared, err := setup.CompareRanks(w.All, version.String(), false, 0, team.Settings("the files or the command line", v.identity(), v.identity()))
@@ -221,6 +228,19 @@ func (v *Verification) scoreAll(ctx context.Context, w team.Teams) error {
 		}
 		return nil
 	})
+}
+
+// checkWritable reports outputs that cannot be written before any file is read.
+func (o Options) checkWritable() error {
+	for _, of := range []struct{ path, dir string }{{o.Out, o.Out}, {o.Sums, filepath.Dir(o.Sums)}, {o.Fields, filepath.Dir(o.Fields)}} {
+		if of.path == "" {
+			continue
+		}
+		if err := rundir.CheckWritable(of.dir); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // initsPerBatch is the mean number of initialisations of a rank between two exchanges of results, which limits its memory.

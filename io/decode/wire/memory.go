@@ -12,15 +12,33 @@ import (
 )
 
 // SharedMemory is memory shared by two processes (memfd). Only the side that calls
-// Resize writes to it.
+// Resize writes to it. Neither side can make a mapped memory smaller (F_SEAL_SHRINK):
+// the other one would end by SIGBUS.
 type SharedMemory struct {
 	file *os.File
 	view []byte
 }
 
-// NewSharedMemory makes an empty memory without a name in the file system.
+// NewSharedMemory makes an empty memory without a name in the file system, which can
+// grow only.
 func NewSharedMemory(name string) (*SharedMemory, error) {
-	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC)
+	m, err := newMemory(name, unix.MFD_ALLOW_SEALING)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := unix.FcntlInt(m.file.Fd(), unix.F_ADD_SEALS, unix.F_SEAL_SHRINK|unix.F_SEAL_SEAL); err != nil {
+		m.Close()
+		return nil, fmt.Errorf("shared memory %s: seal: %w", name, err)
+	}
+	return m, nil
+}
+
+// NewSharedFile makes an empty memory that is read and written as a file, not mapped,
+// and that its reader empties.
+func NewSharedFile(name string) (*SharedMemory, error) { return newMemory(name, 0) }
+
+func newMemory(name string, flags int) (*SharedMemory, error) {
+	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC|flags)
 	if err != nil {
 		return nil, fmt.Errorf("shared memory %s: %w", name, err)
 	}
@@ -53,7 +71,12 @@ func (m *SharedMemory) Resize(n int) ([]byte, error) {
 }
 
 // View maps n bytes that the other side has written.
+//
+// Errors: n is no size of this memory.
 func (m *SharedMemory) View(n int) ([]byte, error) {
+	if n < 0 {
+		return nil, fmt.Errorf("the peer announced %d bytes of shared memory", n)
+	}
 	if n > len(m.view) {
 		st, err := m.file.Stat()
 		if err != nil {
@@ -145,9 +168,12 @@ type LibraryError struct {
 // Error returns the reason.
 func (e *LibraryError) Error() string { return e.Why }
 
+// ErrImpossible marks a reply that no sound child sends. The child that sent it is ended.
+var ErrImpossible = errors.New("impossible reply")
+
 // Bytes returns the bytes of the values, width bytes each.
 //
-// Errors: that of the child, as *LibraryError if a library is missing; a position outside of the payload.
+// Errors: that of the child, as *LibraryError if a library is missing; ErrImpossible for a position outside of the payload.
 func (v Values) Bytes(payload []byte, width int) ([]byte, error) {
 	if v.Install != "" {
 		return nil, &LibraryError{v.Error, v.Install}
@@ -156,7 +182,7 @@ func (v Values) Bytes(payload []byte, width int) ([]byte, error) {
 		return nil, errors.New(v.Error)
 	}
 	if v.Offset < 0 || v.Count < 0 || v.Offset > len(payload) || v.Count > (len(payload)-v.Offset)/width {
-		return nil, fmt.Errorf("%d values at byte %d of a reply of %d", v.Count, v.Offset, len(payload))
+		return nil, fmt.Errorf("%w: %d values at byte %d of %d", ErrImpossible, v.Count, v.Offset, len(payload))
 	}
 	return payload[v.Offset : v.Offset+width*v.Count], nil
 }
