@@ -17,6 +17,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/run/setup"
 	"github.com/ensemble-weather/ensemble/ensemble/team"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/filesystem"
 	"github.com/ensemble-weather/ensemble/internal/humanise"
 	"github.com/ensemble-weather/ensemble/internal/progress"
 	"github.com/ensemble-weather/ensemble/internal/rundir"
@@ -141,6 +142,15 @@ func Run(ctx context.Context, o Options) (r *Result, err error) {
 	return r, err
 }
 
+// checkWritable reports a folder that cannot be written before anything is read. One that has products may have those that are
+// asked for: then nothing is written, unless they are replaced.
+func (o Options) checkWritable() error {
+	if files, err := filesystem.ReadDir(o.Out); err == nil && len(files) > 0 && o.Overwrite != product.OverwriteAlways {
+		return nil
+	}
+	return rundir.CheckWritable(o.Out)
+}
+
 // RunRank predicts as one rank of a job; teams holds all ranks, and those that share an initialisation.
 //
 // Errors: as [Run].
@@ -159,7 +169,7 @@ func RunRank(ctx context.Context, o Options, w team.Teams) (*Result, error) {
 	}
 	loading := progress.Start(ctx, "load model", 0)
 	if w.All.IsRoot() {
-		err = rundir.CheckWritable(o.Out)
+		err = o.checkWritable()
 	}
 	if err == nil {
 		err = p.load()
