@@ -142,8 +142,8 @@ func Run(ctx context.Context, o Options) (r *Result, err error) {
 	return r, err
 }
 
-// checkWritable reports a folder that cannot be written before anything is read. One that has products may have those that are
-// asked for: then nothing is written, unless they are replaced.
+// checkWritable reports a folder that cannot be written before anything is read. One that has products may have the
+// requested ones: then nothing is written, unless they are replaced.
 func (o Options) checkWritable() error {
 	if files, err := filesystem.ReadDir(o.Out); err == nil && len(files) > 0 && o.Overwrite != product.OverwriteAlways {
 		return nil
