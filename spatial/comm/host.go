@@ -128,6 +128,13 @@ func (p hostedRank) StallTimeout() time.Duration {
 	return 0
 }
 
+// MoveInBackground asks the transport of the process.
+func (p hostedRank) MoveInBackground() {
+	if t, ok := p.transport.(backgroundMover); ok {
+		t.MoveInBackground()
+	}
+}
+
 // Send starts to send x to another rank.
 func (p hostedRank) Send(to, tag int, x Slice) Request {
 	return p.channel(p.rank, to).Send(p.h.processOf[to], tag, x)

@@ -104,6 +104,7 @@ func NewWorker(c *comm.Comm, s *Schedule, stages []*Stage, o Options) (w *Worker
 		return nil, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("a schedule of %d stages on %d ranks, for a network of %d stages", s.Stages, c.Size(), len(stages)),
 			Why: fmt.Sprintf("each worker has one stage of each pipe and %d of the ranks", ranks), Fix: fmt.Sprintf("use %d ranks and %d stages", s.Stages*ranks, s.Stages)}
 	}
+	c.MoveInBackground() // a pass is long, and other stages wait for what this rank has sent
 	w = &Worker{c: c, s: s, sums: sumsOf(s, paramsOf(stages)), recompute: o.Recompute, whole: stages[0].whole}
 	if err := s.checkTags(len(w.sums) + s.Stages); err != nil {
 		return nil, err

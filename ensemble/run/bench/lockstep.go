@@ -21,12 +21,12 @@ func intervals(p *engine.Plan) (all []time.Duration) {
 	return append(all, end-begin)
 }
 
-// waitOf returns the time that this rank waits in a step for those with the same samples, because kernels do not take the same time on
-// all of them, or because they take turns on a processor: in each interval all wait for the slowest. own has the intervals of
-// steps that this rank has computed at the same time as the others, without waiting. It is the median over steps.
+// inLockstep returns the time of a step of the ranks of a mesh, without messages, if ranks with the same samples wait for the slowest of them in
+// each interval, and all ranks for the slowest at the end, where gradients are summed. own has the intervals of steps that this rank
+// has computed at the same time as the others, without waiting. It is the median over steps, the same on all ranks.
 //
 // Errors: those of messages.
-func waitOf(c *comm.Comm, mesh spatial.Mesh, own [][]time.Duration) (time.Duration, error) {
+func inLockstep(c *comm.Comm, mesh spatial.Mesh, own [][]time.Duration) (time.Duration, error) {
 	var flat []int64
 	for _, step := range own {
 		for _, t := range step {
@@ -41,14 +41,20 @@ func waitOf(c *comm.Comm, mesh spatial.Mesh, own [][]time.Duration) (time.Durati
 	for _, a := range mesh.Fields() {
 		axes = append(axes, a.Name)
 	}
-	group := mesh.Group(c.Rank(), axes)
-	waited := make([]time.Duration, len(own))
-	for i, t := range flat {
-		slowest := t
-		for _, r := range group {
-			slowest = max(slowest, all[r*len(flat)+i])
+	steps := make([]time.Duration, len(own))
+	for rank := range c.Size() {
+		group := mesh.Group(rank, axes)
+		took := make([]time.Duration, len(own))
+		for i := range flat {
+			slowest := int64(0)
+			for _, r := range group {
+				slowest = max(slowest, all[r*len(flat)+i])
+			}
+			took[i/len(own[0])] += time.Duration(slowest)
 		}
-		waited[i/len(own[0])] += time.Duration(slowest - t)
+		for i, t := range took {
+			steps[i] = max(steps[i], t)
+		}
 	}
-	return time.Duration(benchstats.TimesOf(waited).Median * float64(time.Millisecond)), nil
+	return time.Duration(benchstats.TimesOf(steps).Median * float64(time.Millisecond)), nil
 }

@@ -26,6 +26,8 @@ type PredictedStep struct {
 	GBs       float64 `json:"gb_s"`
 	LatencyUS float64 `json:"latency_us"` // of the slowest pair of neighbours
 	LinkGBs   float64 `json:"link_gb_s"`
+	// ShareMS is the step of the slowest rank that computes its share alone, without messages, while the others do the same.
+	ShareMS float64 `json:"share_ms"`
 	// WaitMS is the time in which ranks wait at exchanges for others that are behind.
 	WaitMS float64 `json:"wait_ms"`
 	// Convolutions is their time in a step of one rank's share, without messages, over that of the timing table.
@@ -63,21 +65,20 @@ func (o RanksOptions) predict(ctx context.Context, c *comm.Comm, r *RanksReport,
 	optimiser := setup.Adam
 	optimiser.Sharded, optimiser.Compression = r.Sharded, o.compression()
 	peaks := rates.Engine()
-	own := []float64{peaks.FLOPs, peaks.Bytes, alone.step.Seconds(), latency.Seconds(), rate, alone.wait.Seconds()}
+	own := []float64{peaks.FLOPs, peaks.Bytes, alone.step.Seconds(), latency.Seconds(), rate}
 	all, err := comm.AllGather(c, own)
 	if err != nil || c.Rank() > 0 {
 		return err
 	}
 	m := setup.TypicalMachine
 	m.FLOPs, m.Bytes = all[0], all[1]
-	longest, together, link := all[2], all[2], search.Link{Rate: cluster.Rate(all[4])}
+	longest, link := all[2], search.Link{Rate: cluster.Rate(all[4])}
 	for x := range slices.Chunk(all, len(own)) {
 		m.FLOPs, m.Bytes, longest = min(m.FLOPs, x[0]), min(m.Bytes, x[1]), max(longest, x[2])
-		together = max(together, x[2]+x[5])
 		link = search.Link{Alpha: max(link.Alpha, cluster.Time(x[3]*float64(cluster.Second))), Rate: min(link.Rate, cluster.Rate(x[4]))}
 	}
 	m.IntraNode, m.InterNode = link, link
-	p := &PredictedStep{GFLOPs: m.FLOPs / 1e9, GBs: m.Bytes / 1e9, LatencyUS: 1e6 * link.Alpha.Seconds(), LinkGBs: float64(link.Rate) / 1e9, WaitMS: 1e3 * (together - longest)}
+	p := &PredictedStep{GFLOPs: m.FLOPs / 1e9, GBs: m.Bytes / 1e9, LatencyUS: 1e6 * link.Alpha.Seconds(), LinkGBs: float64(link.Rate) / 1e9, ShareMS: 1e3 * longest, WaitMS: 1e3 * max(0, alone.together.Seconds()-longest)}
 	if p.Convolutions, err = share.scaleKernels(ctx, &m, cpu.ConvRates(o.Timings.Open(k.Threads)), longest); err != nil {
 		return err
 	}
@@ -128,8 +129,8 @@ type shareRun struct {
 	intervals [][]time.Duration // by step
 }
 
-// shareTimes are the median time of a step of a rank's share, and what ranks wait for each other in it if they exchange halos.
-type shareTimes struct{ step, wait time.Duration }
+// shareTimes are the median time of a step of a rank's share, and that of a step in which ranks wait for each other at exchanges.
+type shareTimes struct{ step, together time.Duration }
 
 // compileShare compiles the step of the rank's share and runs it without measuring.
 func (o RanksOptions) compileShare(ctx context.Context, r *rankRun) (*shareRun, error) {
@@ -170,7 +171,7 @@ func (s *shareRun) times(c *comm.Comm, mesh spatial.Mesh) (t shareTimes, err err
 		return t, nil
 	}
 	t.step = time.Duration(benchstats.TimesOf(s.took).Median * float64(time.Millisecond))
-	t.wait, err = waitOf(c, mesh, s.intervals)
+	t.together, err = inLockstep(c, mesh, s.intervals)
 	return t, err
 }
 

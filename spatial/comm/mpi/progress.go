@@ -5,7 +5,7 @@ package mpi
 import "time"
 
 // Libraries copy a long message only within calls of its sender or receiver. Ranks that compute make none, so the message
-// would wait for the end of a pass. While long messages are in transit, a goroutine therefore calls the library.
+// would wait for the end of a pass. If they ask for it, a goroutine therefore calls the library while long messages are in transit.
 
 const (
 	longBytes  = 64 << 10 // above the sizes that libraries send at once
@@ -15,11 +15,19 @@ const (
 // longMessages are those in transit. The mutex of World guards it.
 type longMessages struct {
 	requests map[*request]bool
+	wanted   bool // MoveInBackground was called
 	probing  bool // a goroutine runs probe
 	ended    bool // no more probes: the memory of canceled messages may have been freed
 }
 
-// add starts to probe for a message.
+// MoveInBackground asks for probes while further long messages are in transit.
+func (w *World) MoveInBackground() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.long.wanted = true
+}
+
+// addLong starts to probe for a message.
 func (w *World) addLong(r *request) {
 	l := &w.long
 	if l.ended {

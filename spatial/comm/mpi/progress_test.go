@@ -24,6 +24,7 @@ func receiveWithoutCalls(l Launch) error {
 		return err
 	}
 	c := comm.New(w)
+	c.MoveInBackground()
 	const n, want = 32 << 20 / 4, 1.5
 	in, out := make([]float32, n), make([]float32, n)
 	out[n-1] = want

@@ -297,7 +297,7 @@ func (v view) start(other int, x comm.Slice, piece func(r *request, p unsafe.Poi
 		}
 		r.words = append(r.words, word)
 	}
-	if n >= longBytes && r.err == nil {
+	if w.long.wanted && n >= longBytes && r.err == nil {
 		w.addLong(r)
 	}
 	return r
