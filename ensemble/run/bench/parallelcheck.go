@@ -194,14 +194,14 @@ func (t trained) bits() int64 {
 // fields returns input and target of a step, the same on every rank.
 func (k Case) fields(step uint64, x, y graph.Shape) map[string][]float32 {
 	r := rand.New(rand.NewPCG(1, 2+step))
-	in := map[string][]float32{"x": make([]float32, x.Size()), "target": make([]float32, y.Size())}
-	for i := range in["x"] {
-		in["x"][i] = float32(r.NormFloat64())
+	input, target := make([]float32, x.Size()), make([]float32, y.Size())
+	for i := range input {
+		input[i] = float32(r.NormFloat64())
 	}
-	for i := range in["target"] {
-		in["target"][i] = r.Float32()
+	for i := range target {
+		target[i] = r.Float32()
 	}
-	return in
+	return map[string][]float32{"x": input, "target": target}
 }
 
 // train takes steps with a plan; part copies this rank's part of a field.
