@@ -133,6 +133,10 @@ func (c *child) do(ctx context.Context, call Call, args json.RawMessage, o Optio
 	}
 	if call.InputBytes > 0 {
 		dst, err := c.in.Resize(call.InputBytes)
+		if errors.Is(err, wire.ErrImpossible) {
+			c.kill()
+			return &DiedError{Kind: call.Kind, Reason: err.Error(), Stderr: c.stderr.String()}
+		}
 		if err != nil {
 			return err
 		}

@@ -118,6 +118,21 @@ func TestFault45Shrink(t *testing.T) {
 	}
 }
 
+// TestFault45Enlarged: a child that enlarges its input memory, which then cannot have the size of the next request, is replaced.
+func TestFault45Enlarged(t *testing.T) {
+	starts := filepath.Join(t.TempDir(), "starts")
+	p := pool(t, decode.Options{Children: 1, Program: script(t, "echo >>"+starts+"; "+
+		greet("head -c 1 >/dev/null; truncate -s 1M /proc/self/fd/3; "+frame(`{"id":1}`)+"; cat >/dev/null"))})
+	for n, size := range []int{10, 1 << 17} {
+		if err := p.Do(context.Background(), decode.Call{Kind: "any", InputBytes: size, WriteInput: func([]byte) {}}); err != nil {
+			t.Errorf("%d bytes: %v", size, err)
+		}
+		if text, err := os.ReadFile(starts); err != nil || len(text) != n+1 {
+			t.Errorf("%d children after %d requests, %v", len(text), n+1, err)
+		}
+	}
+}
+
 // TestFault45Impossible: a child is ended after a reply that no sound one sends, and the next request has another.
 func TestFault45Impossible(t *testing.T) {
 	for _, c := range []struct{ name, reply, want string }{

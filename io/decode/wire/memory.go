@@ -56,11 +56,15 @@ func (m *SharedMemory) File() *os.File { return m.file }
 // Resize returns n bytes of writable memory. Earlier content is kept. A memory
 // never shrinks while it is mapped, so that no view can exceed it.
 //
-// Errors: exit 74 if the system refuses the size. A limit of the size of files (RLIMIT_FSIZE) counts for memory too.
+// Errors: ErrImpossible if the other side has made the memory larger than that; exit 74 if the system refuses the size. A limit of the size of files (RLIMIT_FSIZE) counts for memory too.
 func (m *SharedMemory) Resize(n int) ([]byte, error) {
 	if n > len(m.view) {
 		size := max(n, 2*len(m.view), 1<<16)
-		if err := m.file.Truncate(int64(size)); err != nil {
+		err := m.file.Truncate(int64(size))
+		if errors.Is(err, unix.EPERM) { // the seal: this size would be a smaller one
+			return nil, fmt.Errorf("%w: the peer has enlarged its input memory beyond %d bytes", ErrImpossible, size)
+		}
+		if err != nil {
 			return nil, exit.CreateError(fmt.Sprintf("memory of %d bytes that processes share", size), err)
 		}
 		if err := m.remap(size); err != nil {
