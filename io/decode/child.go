@@ -131,11 +131,17 @@ func (c *child) do(ctx context.Context, call Call, args json.RawMessage, o Optio
 	if deadline == 0 {
 		deadline = o.Deadline
 	}
+	died := func(err error) error {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		return &DiedError{Kind: call.Kind, Reason: c.reason(err), Stderr: c.stderr.String(), Killed: c.wasKilled(err)}
+	}
 	if call.InputBytes > 0 {
 		dst, err := c.in.Resize(call.InputBytes)
 		if errors.Is(err, wire.ErrImpossible) {
 			c.kill()
-			return &DiedError{Kind: call.Kind, Reason: err.Error(), Stderr: c.stderr.String()}
+			return died(err)
 		}
 		if err != nil {
 			return err
@@ -144,12 +150,6 @@ func (c *child) do(ctx context.Context, call Call, args json.RawMessage, o Optio
 	}
 	c.id++
 	req := wire.Request{ID: c.id, Kind: call.Kind, Args: args, InputBytes: call.InputBytes, CPUSeconds: int(deadline/time.Second) + 1}
-	died := func(err error) error {
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		return &DiedError{Kind: call.Kind, Reason: c.reason(err), Stderr: c.stderr.String(), Killed: c.wasKilled(err)}
-	}
 	if err := wire.WriteFrame(c.stdin, req); err != nil {
 		c.kill()
 		return died(err)

@@ -230,7 +230,7 @@ func (c *Comm) StallTimeout() time.Duration {
 type stallTimer interface{ StallTimeout() time.Duration }
 
 // MoveInBackground asks for progress of long messages while ranks compute, which some libraries make only within their calls. It
-// costs up to 5 % of the processor time of steps with many exchanges, so it is for ranks that compute for long between
+// costs 2 to 5 % of the processor time of steps with many exchanges, more if several ranks share a core, so it is for ranks that compute for long between
 // posting a message and waiting for it. It holds for all groups of the process.
 func (c *Comm) MoveInBackground() {
 	if t, ok := c.t.(backgroundMover); ok {

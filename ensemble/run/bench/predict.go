@@ -28,7 +28,7 @@ type PredictedStep struct {
 	LinkGBs   float64 `json:"link_gb_s"`
 	// ShareMS is the step of the slowest rank that computes its share alone, without messages, while the others do the same.
 	ShareMS float64 `json:"share_ms"`
-	// WaitMS is the time in which ranks wait at exchanges for others that are behind.
+	// WaitMS is the time in which ranks wait at exchanges and sums for others that are behind.
 	WaitMS float64 `json:"wait_ms"`
 	// Convolutions is their time in a step of one rank's share, without messages, over that of the timing table.
 	Convolutions float64 `json:"convolutions"`
@@ -129,7 +129,7 @@ type shareRun struct {
 	intervals [][]time.Duration // by step
 }
 
-// shareTimes are the median time of a step of a rank's share, and that of a step in which ranks wait for each other at exchanges.
+// shareTimes are the median time of a step of a rank's share, and that of a step in which ranks wait for each other at exchanges and sums.
 type shareTimes struct{ step, together time.Duration }
 
 // compileShare compiles the step of the rank's share and runs it without measuring.
