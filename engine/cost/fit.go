@@ -126,27 +126,33 @@ func LeaveOut(r *Races, apart func(left, other Setup) bool) (all []Residual, err
 		if err != nil {
 			return nil, err
 		}
-		for _, s := range r.Steps {
-			if s.Times[k] == 0 {
-				continue
-			}
-			x := Residual{Network: s.Network, Phase: s.Phase, Setup: left, Whole: s.Times[k]}
-			for _, o := range s.Ops {
-				t, _ := m.Time(left, r.Ops[o].Work, r.Ops[o].Values)
-				x.Predicted += t
-				x.Measured += r.Ops[o].Times[k]
-			}
-			all = append(all, x)
-		}
+		all = append(all, m.residuals(r, k)...)
 	}
 	return all, nil
+}
+
+// residuals predicts the steps of the k-th setup of races.
+func (m *Model) residuals(r *Races, k int) (all []Residual) {
+	for _, s := range r.Steps {
+		if s.Times[k] == 0 {
+			continue
+		}
+		x := Residual{Network: s.Network, Phase: s.Phase, Setup: r.Setups[k], Whole: s.Times[k]}
+		for _, o := range s.Ops {
+			t, _ := m.Time(r.Setups[k], r.Ops[o].Work, r.Ops[o].Values)
+			x.Predicted += t
+			x.Measured += r.Ops[o].Times[k]
+		}
+		all = append(all, x)
+	}
+	return all
 }
 
 // SameSetup reports whether setups are one machine with one number of threads and one precision: they are left out as a machine that
 // was never measured.
 func SameSetup(a, b Setup) bool { return a.String() == b.String() }
 
-// SameISA reports whether setups have one instruction set and precision, with any number of threads.
+// SameISA reports whether setups have one instruction set and precision, with any number of threads, on any processor.
 func SameISA(a, b Setup) bool { return a.Machine.ISA == b.Machine.ISA && a.Precision == b.Precision }
 
 // BandOf returns the quantiles of the absolute errors of residuals, of which there must be at least one.

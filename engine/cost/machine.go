@@ -171,6 +171,9 @@ func (r *Rates) check() error {
 	return nil
 }
 
+// processor describes the kind of processor: virtual machines give several the same model name, so the second cache is part of it.
+func (m *Machine) processor() string { return fmt.Sprintf("%s (L2 %d KiB)", m.CPU, m.L2>>10) }
+
 // Setup is a machine with what a step may use of it.
 type Setup struct {
 	Machine   *Machine
@@ -231,7 +234,7 @@ func (r Rates) best(s Rates) Rates {
 
 // String describes the setup.
 func (s Setup) String() string {
-	return fmt.Sprintf("%s %s %d", s.Machine.ISA, s.Precision, s.Rates.Threads)
+	return fmt.Sprintf("%s %s %s %d", s.Machine.processor(), s.Machine.ISA, s.Precision, s.Rates.Threads)
 }
 
 // far returns the rate of bytes that do not stay in the second caches, for a step with values of this size: between the rates of copies
