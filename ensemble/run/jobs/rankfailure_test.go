@@ -57,7 +57,7 @@ func (r rankTraining) run() error {
 		r.Set = append(r.Set, r.Set1...)
 	}
 	if l.Rank == 1 && r.Leave1 {
-		w, err := l.Join(time.Second)
+		w, err := l.Join(time.Minute)
 		return errors.Join(err, w.Close())
 	}
 	c, err := config.LoadTrain(config.Sources{Files: []string{r.Config}, Set: r.Set})
