@@ -222,6 +222,22 @@ type rankFailure struct {
 	message string
 }
 
+// TestFault37TCP: over TCP, where no launcher ends the other ranks, a killed one ends them at once with 71 and its number, once.
+func TestFault37TCP(t *testing.T) {
+	r := failing(t, filepath.Join(t.TempDir(), "run"), "train.stall_timeout=10m", "train.mesh=lon:3")
+	l := start(t, mpitest.Path(t, mpitest.TCP), 3, r)
+	l.atStep(t, r.RunDir, 2)
+	if err := syscall.Kill(l.pid(t, 1), syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	_, out := l.end(t)
+	for _, want := range []string{"rank 0 ended with exit code 71", "rank 2 ended with exit code 71", "error[E071]: rank 1 was lost"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("no %q in %s", want, out)
+		}
+	}
+}
+
 // TestFault37: a rank is killed. All ranks end within half a minute with a message that names it, no process is left, and
 // the resumed training, interrupted once more, ends with the bits of an undisturbed one.
 func TestFault37(t *testing.T) {
