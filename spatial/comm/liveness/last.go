@@ -51,7 +51,8 @@ const leaveStalls = 2
 // LeaveTogether waits until all ranks have called it, at most for twice the stall timeout. Time in which this process was stopped
 // does not count.
 //
-// Errors: a comm.RankError that wraps ErrStalled, with the first rank that has not called it.
+// Errors: a comm.RankError with a rank that was lost before it called LeaveTogether, or that wraps ErrStalled, with the first rank that has
+// not called it.
 func (m *Monitor) LeaveTogether() error {
 	sent := m.sendLast(nil)
 	quiet := time.Now()
@@ -62,6 +63,9 @@ func (m *Monitor) LeaveTogether() error {
 		}
 		last = now
 		stays := m.staying(sent)
+		if loss := m.loss.Load(); loss != nil {
+			return loss
+		}
 		if stays < 0 {
 			return nil
 		}

@@ -311,3 +311,19 @@ func TestCloseWithoutOthers(t *testing.T) {
 		t.Errorf("after all others have left: %v", err)
 	}
 }
+
+// A rank that dies while others leave is an error of those.
+func TestCloseBesideLostRank(t *testing.T) {
+	at := freeAddress(t)
+	worlds, errs := join(t, []Launch{{Rank: 0, Size: 2, Coordinator: at}, {Rank: 1, Size: 2, Coordinator: at}}, time.Minute)
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+	if err := worlds[1].connections[0].Close(); err != nil {
+		t.Fatal(err)
+	}
+	var lost *comm.RankError
+	if err := worlds[0].Close(); !errors.As(err, &lost) || lost.Rank != 1 || errors.Is(err, liveness.ErrStalled) {
+		t.Errorf("got %v, want that rank 1 was lost", err)
+	}
+}
