@@ -286,14 +286,14 @@ func FuzzFrames(f *testing.F) {
 	})
 }
 
-// A process leaves the job also if another one never does, or does not even read: the error names that one.
+// A process leaves the job also if another one never does, or reads no more: the error names that one.
 func TestCloseWithoutOthers(t *testing.T) {
 	at := freeAddress(t)
 	worlds, errs := join(t, []Launch{{Rank: 0, Size: 3, Coordinator: at}, {Rank: 1, Size: 3, Coordinator: at}, {Rank: 2, Size: 3, Coordinator: at}}, time.Second)
 	if err := errors.Join(errs...); err != nil {
 		t.Fatal(err)
 	}
-	here, there := net.Pipe() // whose other end nobody reads
+	here, there := net.Pipe() // whose other end is not read
 	defer there.Close()
 	deaf := &World{rank: 0, size: 2, connections: []*connection{nil, newConnection(here)}, box: newMailbox()}
 	deaf.start(100 * time.Millisecond)
