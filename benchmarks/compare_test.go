@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/ensemble-weather/ensemble/internal/testdata"
 )
 
 // script writes a program for the shell.
@@ -21,7 +23,7 @@ func script(t *testing.T, dir, name, text string) string {
 // compare runs compare.py.
 func compare(t *testing.T, args ...string) (stdout, stderr string, err error) {
 	t.Helper()
-	cmd := exec.Command("python3", append([]string{"compare.py"}, args...)...)
+	cmd := exec.Command(testdata.Python(t), append([]string{"compare.py"}, args...)...)
 	var out, log strings.Builder
 	cmd.Stdout, cmd.Stderr = &out, &log
 	err = cmd.Run()

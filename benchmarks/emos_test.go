@@ -1,7 +1,6 @@
 package benchmarks
 
 import (
-	"cmp"
 	"encoding/binary"
 	"fmt"
 	"math"
@@ -16,6 +15,7 @@ import (
 	"time"
 
 	"github.com/ensemble-weather/ensemble/internal/benchstats"
+	"github.com/ensemble-weather/ensemble/internal/testdata"
 	"github.com/ensemble-weather/ensemble/postproc/baseline"
 	"github.com/ensemble-weather/ensemble/postproc/dist"
 )
@@ -74,7 +74,10 @@ func fitPoints(t *testing.T, s *baseline.Set, processors int) (theta []float64, 
 // emosBesidePeers fits the same normal EMOS at the same points here, with SciPy and with R, in turn. It compares mean CRPS
 // and time per point; peers fit the first points only.
 func emosBesidePeers(t *testing.T, points, dates, first, rounds int) {
-	python := cmp.Or(os.Getenv("ENSEMBLE_PEERS_PYTHON"), "../build/venv/bin/python")
+	python, err := testdata.FindPython("scipy")
+	if err != nil {
+		t.Log(err)
+	}
 	peers := []struct {
 		name    string
 		command []string

@@ -15,6 +15,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/ensemble/run/bench/read"
 	"github.com/ensemble-weather/ensemble/internal/benchstats"
+	"github.com/ensemble-weather/ensemble/internal/testdata"
 )
 
 // combination is a way to run pipeline_py.py.
@@ -48,11 +49,11 @@ print(np.abs(spread(ours, "full ensemble") - want).max() / want.max())
 `
 
 // TestLongPredictBesidePython measures bin/ensemble beside pipeline_py.py, which lies in the folder $ENSEMBLE_PEERS: the same
-// GRIB files, maps and weights, from cold process to written file, in turn; both must give the same spread. $ENSEMBLE_PEERS_PYTHON
+// GRIB files, maps and weights, from cold process to written file, in turn; both must give the same spread. $ENSEMBLE_TEST_PYTHON
 // names a Python with torch, safetensors, dask, eccodes, cfgrib, xarray and netCDF4.
 func TestLongPredictBesidePython(t *testing.T) {
 	const rounds, threads = 3, 2
-	peers, python := os.Getenv("ENSEMBLE_PEERS"), cmp.Or(os.Getenv("ENSEMBLE_PEERS_PYTHON"), "../build/venv/bin/python")
+	peers := os.Getenv("ENSEMBLE_PEERS")
 	if peers == "" {
 		t.Skip("skipped: $ENSEMBLE_PEERS names no folder with pipeline_py.py")
 	}
@@ -61,9 +62,7 @@ func TestLongPredictBesidePython(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if out, err := exec.Command(python, "-c", "import torch, safetensors, dask, eccodes, cfgrib, xarray, netCDF4").CombinedOutput(); err != nil {
-		t.Skipf("skipped: %s lacks something: %s", python, out)
-	}
+	python := testdata.Python(t, "torch", "safetensors", "dask", "eccodes", "cfgrib", "xarray", "netCDF4")
 	t.Setenv("OMP_WAIT_POLICY", "passive")
 	t.Setenv("PYTHONWARNINGS", "ignore")
 	for _, packing := range []string{"simple", "ccsds"} {

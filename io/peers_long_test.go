@@ -86,13 +86,7 @@ type peers struct {
 // startPeers starts testdata/peers.py, or skips the test.
 func startPeers(t *testing.T) *peers {
 	t.Helper()
-	python := os.Getenv("ENSEMBLE_TEST_PYTHON")
-	if python == "" {
-		python = "../build/venv/bin/python"
-	}
-	if _, err := exec.LookPath(python); err != nil {
-		t.Skipf("skipped: no judge: %v", err)
-	}
+	python := testdata.Python(t)
 	if _, err := exec.LookPath("cdo"); err != nil {
 		t.Skipf("skipped: no judge: %v", err)
 	}

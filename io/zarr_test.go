@@ -22,7 +22,7 @@ var update = flag.Bool("update", false, "write testdata/zarr.zip again, with xar
 func zarrStores(t *testing.T) string {
 	t.Helper()
 	if *update {
-		if out, err := exec.Command("../build/venv/bin/python", "testdata/make_zarr.py", testdata.Dir(t, "."), "testdata").CombinedOutput(); err != nil {
+		if out, err := exec.Command(testdata.Python(t), "testdata/make_zarr.py", testdata.Dir(t, "."), "testdata").CombinedOutput(); err != nil {
 			t.Fatalf("%v\n%s", err, out)
 		}
 	}

@@ -133,7 +133,7 @@ func jupyter(t *testing.T, folder string, flags []string, paths ...string) strin
 	if folder != "" {
 		args = append(args, "--in", folder)
 	}
-	cmd := exec.Command("../build/venv/bin/python", append(args, paths...)...)
+	cmd := exec.Command(testdata.Python(t), append(args, paths...)...)
 	cmd.Env = append(os.Environ(), "JUPYTER_DATA_DIR="+filepath.Join(kernel, "jupyter"), "PATH="+kernel+string(os.PathListSeparator)+os.Getenv("PATH"))
 	var out, log bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &log

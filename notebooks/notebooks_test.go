@@ -21,6 +21,7 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/answer"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/rundir"
+	"github.com/ensemble-weather/ensemble/internal/testdata"
 	"github.com/ensemble-weather/ensemble/internal/testdecoder"
 )
 
@@ -113,7 +114,7 @@ f = netCDF4.Dataset(sys.argv[1])
 v = [f[n] for n in f.variables if n.endswith("_spread") and "ensemble" not in n][0]
 x = v[:].reshape(len(f["latitude"]), len(f["longitude"]))
 print("%.6g %.6g %.6g %.6g" % (x[0, 1], x[-1, -1], f["latitude"][0], f["longitude"][1]))`
-	out, err := exec.Command("../build/venv/bin/python", "-c", script, copied).CombinedOutput()
+	out, err := exec.Command(testdata.Python(t, "netCDF4"), "-c", script, copied).CombinedOutput()
 	want := fmt.Sprintf("%.6g %.6g %.6g %.6g", values[1], values[len(values)-1], spread.Lat()[0], spread.Lon()[1])
 	if err != nil || strings.TrimSpace(string(out)) != want {
 		t.Errorf("netCDF4 reads %s (%v), Float32s returns %s", out, err, want)

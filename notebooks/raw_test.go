@@ -10,6 +10,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/testdata"
 )
 
 // TestRawFields: members, their mean and spread, and the analysis are those that another program reads, with units and
@@ -43,7 +44,7 @@ level = [n for n in f["t"].dims if n not in ("time", "lat", "lon", "latitude", "
 at = 85000 if f[level].max() > 2000 else 850
 x = f["t"].sel({"time": "2001-02-21T00", level: at}).values.squeeze()
 print("%.3f %.3f" % (x[0, 0], x[20, 11]))`
-	out, err := exec.Command("../build/venv/bin/python", "-c", script, d.analyses[0]).CombinedOutput()
+	out, err := exec.Command(testdata.Python(t, "xarray"), "-c", script, d.analyses[0]).CombinedOutput()
 	if analysis.Err() != nil || err != nil || strings.TrimSpace(string(out)) != fmt.Sprintf("%.3f %.3f", analysis.Values[0], analysis.Values[20*64+11]) {
 		t.Errorf("the analysis: %v, %g; netCDF4 reads %s (%v)", analysis.Err(), analysis.Values[0], out, err)
 	}

@@ -9,19 +9,14 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/ensemble-weather/ensemble/internal/testdata"
 	"github.com/ensemble-weather/ensemble/internal/testdecoder"
 )
 
 // TestPackage: the tests of the Python package pass with the program as it is. Those of exported networks need PyTorch, which
 // scripts/setup.sh does not install, and are skipped without it.
 func TestPackage(t *testing.T) {
-	python, err := filepath.Abs("../../build/venv/bin/python")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if out, err := exec.Command(python, "-c", "import pytest, xarray, netCDF4, pandas, safetensors").CombinedOutput(); err != nil {
-		t.Skipf("skipped: no Python packages in build/venv (scripts/setup.sh test installs them): %v %s", err, out)
-	}
+	python := testdata.Python(t, "pytest", "xarray", "netCDF4", "pandas", "safetensors")
 	readFolders(t)
 	testdecoder.Path(t)
 	program := filepath.Join(t.TempDir(), "ensemble")

@@ -176,31 +176,35 @@ func (w writer) sums(t *testing.T) string {
 	return text.String()
 }
 
-// fail runs the command with an error at its n-th operation, and reports the operation; none if the command has fewer.
-func (w writer) fail(t *testing.T, n int, errno unix.Errno) (op faultfs.Operation, done bool) {
+// fault is an error at the n-th operation that changes the output.
+func (w writer) fault(n int, errno unix.Errno) faultfs.Fault {
+	return faultfs.Fault{N: n, Of: faultfs.Changing, At: w.within, Err: errno}
+}
+
+// fail runs the command with the error of the round. done: it has no such operation.
+func (w writer) fail(t *testing.T, round *faultfs.Round) (done bool) {
 	t.Helper()
 	w.ready(t)
 	before := w.sums(t)
-	s, restore := faultfs.Use(faultfs.Fault{N: n, Of: faultfs.Changing, At: w.within, Err: errno, Part: n%2 == 0})
-	code, _, stderr := call(t, w.args...)
-	restore()
-	if len(s.Injected()) == 0 {
-		return op, true
-	}
-	op = s.Injected()[0]
-	if code == exit.OK && op.Kind == faultfs.Remove && strings.Contains(op.Path, ".partial-") {
-		if w.product != "" { // temporary files beside it and old files after the exchange, which the next run removes
-			w.old(t, before, op)
+	round.Part = round.N%2 == 0
+	op, err := round.Run(t, func() error {
+		code, _, stderr := call(t, w.args...)
+		if code == exit.OK {
+			return nil
 		}
-		return op, false
+		return &exit.Error{Code: code, Why: stderr}
+	})
+	if op == nil {
+		return true
 	}
-	if code != exit.IO || !strings.Contains(stderr, errno.Error()) && !strings.Contains(stderr, "no space left") {
-		t.Errorf("%s, %v at operation %d, %s of %s: exit %d: %s", w.name, errno, n, op.Kind, op.Path, code, stderr)
+	stays := err == nil && op.Kind == faultfs.Remove && strings.Contains(op.Path, ".partial-") // a temporary file beside it, or an old one after the exchange, which the next run removes
+	if !stays && (exit.CodeOf(err) != exit.IO || !strings.Contains(err.Error(), round.Err.Error()) && !strings.Contains(err.Error(), "no space left")) {
+		t.Errorf("%s, %v at operation %d, %s of %s: %v", w.name, round.Err, round.N, op.Kind, op.Path, err)
 	}
 	if w.product != "" {
-		w.old(t, before, op)
+		w.old(t, before, *op)
 	}
-	return op, false
+	return false
 }
 
 // old compares the product with the one before. After the exchange the new one is in place, which is whole too: it has the file
@@ -239,7 +243,7 @@ func failSample(t *testing.T, errnos ...unix.Errno) {
 		n := w.points(t)
 		for _, errno := range errnos {
 			for range sampled {
-				w.fail(t, 1+r.IntN(n), errno)
+				w.fail(t, &faultfs.Round{Fault: w.fault(1+r.IntN(n), errno)})
 			}
 		}
 		if code, _, stderr := call(t, w.args...); code != exit.OK {

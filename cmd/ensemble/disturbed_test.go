@@ -118,6 +118,9 @@ func makeDisturbances(f *trial) []disturbed {
 	another := f.otherRun()
 	published := filepath.Join(dir("published"), "out")
 	f.expect(exit.OK, nil, append(predict, published, "--run-dir", f.run)...)
+	archived := filepath.Join(dir("archived"), "store")
+	prepare := []string{"data", "prepare", "--shard-size", "200KiB", "--memory", "8MiB", "--progress", "none"}
+	f.expect(exit.OK, nil, append(prepare, "-c", f.smallArchive(2), "--out", archived)...)
 	analysis := testgrib.Message{Variable: testgrib.Temperature, HPa: 850, Init: lastDay.AddDate(0, 0, 2), Unit: 1, Single: true}
 	analysis.Values = weather(analysis)
 	truth := f.put("an.grib2", analysis.Bytes())
@@ -125,7 +128,8 @@ func makeDisturbances(f *trial) []disturbed {
 	return []disturbed{
 		{name: "train", root: runs, args: append(train, filepath.Join(runs, "run"), "--resume", "auto"), done: training(filepath.Join(runs, "run"))},
 		{name: "train again", root: dir("again"), before: folder(t, filepath.Dir(f.run), "run"), args: append(train, filepath.Join(dir("again"), "run"), "--overwrite", "always"), done: training(filepath.Join(dir("again"), "run"))},
-		{name: "data prepare", root: dir("stores"), args: []string{"data", "prepare", "-c", f.smallArchive(3), "--out", filepath.Join(dir("stores"), "store"), "--shard-size", "200KiB", "--memory", "8MiB", "--progress", "none"}, done: store(filepath.Join(dir("stores"), "store"))},
+		{name: "data prepare", root: dir("stores"), args: append(prepare, "-c", f.smallArchive(3), "--out", filepath.Join(dir("stores"), "store")), done: store(filepath.Join(dir("stores"), "store"))},
+		{name: "data prepare again", root: dir("storesagain"), before: folder(t, filepath.Dir(archived), "store"), args: append(prepare, "-c", f.smallArchive(3), "--out", filepath.Join(dir("storesagain"), "store"), "--overwrite", "always"), done: store(filepath.Join(dir("storesagain"), "store")), keeps: true},
 		{name: "predict", root: products1, args: append(predict, filepath.Join(products1, "out"), "--run-dir", f.run), done: products(filepath.Join(products1, "out"), 1)},
 		{name: "predict again", root: dir("replaced"), before: folder(t, filepath.Dir(published), "out"), args: append(predict, filepath.Join(dir("replaced"), "out"), "--run-dir", another, "--overwrite", "always"), done: products(filepath.Join(dir("replaced"), "out"), 1), keeps: true},
 		{name: "verify", root: dir("scores"), parts: true, args: append(verify, "--out", filepath.Join(dir("scores"), "out")), done: scores(filepath.Join(dir("scores"), "out"))},

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ensemble-weather/ensemble/internal/testdata"
 	"github.com/ensemble-weather/ensemble/internal/testdecoder"
 )
 
@@ -41,25 +42,18 @@ func blocksOf(t *testing.T, heading string) (own []block) {
 	return own
 }
 
-// python runs a script with the interpreter in testPython.
+// python runs a script.
 func python(t *testing.T, args ...string) {
 	t.Helper()
-	if out, err := exec.Command(testPython(t)+"/python3", args...).CombinedOutput(); err != nil {
+	if out, err := exec.Command(testdata.Python(t), args...).CombinedOutput(); err != nil {
 		t.Fatalf("%q: %v\n%s", args, err, out)
 	}
 }
 
-// testPython returns the folder of the interpreter that has the packages of scripts/requirements-test.txt.
-func testPython(t *testing.T) string {
+// pythonFolder returns the folder of the interpreter, for the path.
+func pythonFolder(t *testing.T) string {
 	t.Helper()
-	dir, err := filepath.Abs("../../build/venv/bin")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := os.Stat(dir); err != nil {
-		t.Skip("skipped: no build/venv with the reference packages (scripts/setup.sh test installs it)")
-	}
-	return dir
+	return filepath.Dir(testdata.Python(t))
 }
 
 // migrate runs command blocks of a section of the migration page in a folder with its data.
@@ -78,7 +72,7 @@ func migrate(t *testing.T, programs, data string, all []block) {
 			t.Fatal(err)
 		}
 	}
-	followIn(t, dir, migrationPage, all, testPython(t)+":"+programs, false)
+	followIn(t, dir, migrationPage, all, pythonFolder(t)+":"+programs, false)
 	if data != "" {
 		python(t, script, "check-"+data, dir)
 	}

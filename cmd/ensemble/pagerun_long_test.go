@@ -42,7 +42,7 @@ func TestLongPages(t *testing.T) {
 	t.Setenv("ENSEMBLE_DECODE", "")
 	all := pagesToRun(t)
 	for _, name := range slices.Sorted(maps.Keys(all)) {
-		t.Run(name, func(t *testing.T) { runPage(t, name, all[name], testPython(t)+":"+programs, data) })
+		t.Run(name, func(t *testing.T) { runPage(t, name, all[name], pythonFolder(t)+":"+programs, data) })
 	}
 }
 

@@ -8,15 +8,14 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+
+	"github.com/ensemble-weather/ensemble/internal/testdata"
 )
 
 // TestLongQueriesByOthers: netCDF4 and xarray read the values that queries return, covjson-pydantic and pystac accept
 // the documents.
 func TestLongQueriesByOthers(t *testing.T) {
-	python := filepath.Join(testPython(t), "python3")
-	if exec.Command(python, "-c", "import covjson_pydantic, pystac").Run() != nil {
-		t.Skip("skipped: build/venv has no covjson-pydantic and pystac (scripts/setup.sh test installs them)")
-	}
+	python := testdata.Python(t, "covjson_pydantic", "pystac", "netCDF4", "xarray")
 	f, data := distributionRun(t)
 	out := filepath.Join(f.dir, "out")
 	s := f.serve("-c", f.put("serve.yaml", fmt.Appendf(nil, `version: 1

@@ -275,19 +275,11 @@ func eachFault(t *testing.T, do func(root string) error, check func(root string,
 	before := filepath.Join(t.TempDir(), "before")
 	save(t, before, 100)
 	save(t, before, 200)
-	for n := 1; ; n++ {
+	for round := range faultfs.Rounds(faultfs.Fault{Err: unix.EIO}, 1) {
 		root := copied(t, before)
-		s, restore := faultfs.Use(faultfs.Fault{N: n, Err: unix.EIO})
-		err := do(root)
-		restore()
-		hit := s.Injected()
-		if len(hit) == 0 {
-			if err != nil {
-				t.Error(err)
-			}
-			return
+		if hit, err := round.Run(t, func() error { return do(root) }); hit != nil {
+			check(root, *hit, err)
 		}
-		check(root, hit[0], err)
 	}
 }
 
@@ -352,32 +344,29 @@ func TestOthersEachFault(t *testing.T) {
 			t.Fatal(err)
 		}
 		save(t, before, passed)
-		for n, done := 1, false; !done; n++ { // Retain removes checkpoint 50, and what the branch at 100 has set aside
+		for round := range faultfs.Rounds(faultfs.Fault{Err: unix.EIO}, 1) { // Retain removes checkpoint 50, and what the branch at 100 has set aside
 			root := copied(t, before)
-			s, restore := faultfs.Use(faultfs.Fault{N: n, Err: unix.EIO})
-			err := Retain(root, 2)
-			restore()
-			hit := s.Injected()
-			if done = len(hit) == 0; done {
-				if got := folders(t, root); err != nil || !slices.Equal(got, []string{latestFile, Name(100), Name(passed)}) {
-					t.Errorf("%v, left %q", err, got)
+			hit, err := round.Run(t, func() error { return Retain(root, 2) })
+			if hit == nil {
+				if got := folders(t, root); !slices.Equal(got, []string{latestFile, Name(100), Name(passed)}) {
+					t.Errorf("left %q", got)
 				}
 				continue
 			}
-			pointer := hit[0].Kind == faultfs.Open || hit[0].Kind == faultfs.Read
+			pointer := hit.Kind == faultfs.Open || hit.Kind == faultfs.Read
 			if code := exit.CodeOf(err); err == nil && !pointer || err != nil && code != exit.IO && code != exit.CannotWrite {
-				t.Errorf("%s of %s fails: %v", hit[0].Kind, hit[0].Path, err)
+				t.Errorf("%s of %s fails: %v", hit.Kind, hit.Path, err)
 			}
 			for _, step := range []uint64{100, passed} {
 				if _, err := Load(filepath.Join(root, Name(step))); err != nil {
-					t.Errorf("%s of %s fails: then %v", hit[0].Kind, hit[0].Path, err)
+					t.Errorf("%s of %s fails: then %v", hit.Kind, hit.Path, err)
 				}
 			}
 			if err := errors.Join(RemovePartial(root), Retain(root, 2)); err != nil {
 				t.Error(err)
 			}
 			if got := folders(t, root); !slices.Equal(got, []string{latestFile, Name(100), Name(passed)}) {
-				t.Errorf("%s of %s fails: later left %q", hit[0].Kind, hit[0].Path, got)
+				t.Errorf("%s of %s fails: later left %q", hit.Kind, hit.Path, got)
 			}
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/run/trained"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/jsonfile"
+	"github.com/ensemble-weather/ensemble/internal/testdata"
 	"github.com/ensemble-weather/ensemble/postproc/score"
 )
 
@@ -106,14 +107,7 @@ func TestCollect(t *testing.T) {
 	if _, err := Collect(context.Background(), []string{t.TempDir()}); exit.CodeOf(err) != exit.NotYet {
 		t.Errorf("nothing: %v", err)
 	}
-	python := filepath.Join("..", "..", "build", "venv", "bin", "python3")
-	if p := os.Getenv("ENSEMBLE_TEST_PYTHON"); p != "" {
-		python = p
-	}
-	if exec.Command(python, "-c", "import pyarrow.parquet").Run() != nil {
-		t.Skip("skipped: no judge: no Python with pyarrow (make setup, or ENSEMBLE_TEST_PYTHON)")
-	}
-	got, err := exec.Command(python, "-c", `
+	got, err := exec.Command(testdata.Python(t, "pyarrow.parquet"), "-c", `
 import sys, pyarrow.parquet as pq
 for r in sorted((x for x in pq.read_table(sys.argv[1]).to_pylist() if x["system"] == "network"), key=lambda r: r["value"]):
     print(r["experiment"], r["run"], r["variant"], r["seed"], r["score"], r["variable"], r["level"], r["lead_h"], r["value"], r["ci_low"], r["unit"])

@@ -104,7 +104,10 @@ func (h *Hook) Configure(call config.Hook, delay time.Duration) error {
 	h.call, h.delay, h.to = call, delay, to
 	for name, r := range h.records {
 		if r.State == Abandoned {
-			r.State, r.Since, r.Attempts = Pending, time.Now().UTC().Round(0), 0
+			r.begin()
+		}
+		if r.begun.IsZero() { // of an earlier process
+			r.begun = r.Since
 		}
 		r.next = time.Time{}
 		h.unread = append(h.unread, name) // it may have been published just before the service was killed
@@ -216,7 +219,8 @@ func (h *Hook) compare(name string, p *products, err error) bool {
 	case r == nil || r.ID == p.id: // without a record it was not published by this service
 		return false
 	}
-	now := &record{ID: p.id, State: Pending, Since: time.Now().UTC().Round(0)}
+	now := &record{ID: p.id}
+	now.begin()
 	switch {
 	case r.isOpen():
 		now.Replaces = r.Replaces // the last products that the receiver has
@@ -330,7 +334,7 @@ func (h *Hook) finish(name, id string, err error, begun time.Time) {
 	now, wish := time.Now(), failure{}
 	errors.As(err, &wish)
 	r.next = now.Add(max(backoff.Delay(h.delay, maxDelay, r.Attempts), wish.after))
-	if wish.final || r.next.Sub(r.Since) > h.call.RetryFor {
+	if wish.final || r.next.Sub(r.begun) > h.call.RetryFor {
 		r.State = Abandoned
 	}
 	log = log.With("attempt", r.Attempts, "error", r.Why)

@@ -318,3 +318,23 @@ func TestNewest(t *testing.T) {
 		}
 	}
 }
+
+// TestFault31: a delivery whose first attempt a clock that jumped dates back by a day is not given up.
+func TestFault31(t *testing.T) {
+	s := newServer(t, http.StatusInternalServerError)
+	h := start(t, t.TempDir(), config.Hook{URL: s.URL, SecretFile: secretFile(t, testSecret)})
+	h.issue(t, "2026010100", "1")
+	attempts := func(n int) {
+		t.Helper()
+		eventually(t, fmt.Sprint(n, " attempts"), func() bool { return len(s.requests()) >= n })
+	}
+	attempts(1)
+	h.mu.Lock()
+	r := h.records["2026010100"]
+	r.Since = r.Since.AddDate(0, 0, -1)
+	h.mu.Unlock()
+	attempts(len(s.requests()) + 3)
+	if st := h.Status(); st.Abandoned > 0 {
+		t.Errorf("%+v", st)
+	}
+}

@@ -32,7 +32,14 @@ type record struct {
 	Attempts int       `json:"attempts"`           // failed ones
 	Why      string    `json:"why,omitempty"`      // reason of the last failure
 
-	next time.Time // of the next attempt; after a restart at once
+	begun time.Time // Since, in this process with the monotonic clock: a clock that jumps makes no delivery older
+	next  time.Time // of the next attempt; after a restart at once
+}
+
+// begin makes a delivery pending, without attempts.
+func (r *record) begin() {
+	r.begun = time.Now()
+	r.State, r.Since, r.Attempts = Pending, r.begun.UTC().Round(0), 0
 }
 
 // isOpen reports whether the products were not delivered.

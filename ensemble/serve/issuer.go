@@ -57,7 +57,7 @@ type attempt struct {
 	done       bool                 // products exist
 	other      *product.OtherSource // they are of other sources, and stay; nil otherwise
 	decided    time.Time            // of the decision that it follows
-	next       time.Time
+	next       time.Time            // of the next attempt, by the monotonic clock
 	err        error
 }
 
@@ -331,7 +331,7 @@ func (u *issuer) isDue(c predict.Candidate) bool {
 	if d := u.decision(product.InitName(c.Init), t.revision()); (d.Action == Accept || d.Action == Retry) && !d.Time.Equal(t.decided) {
 		return true
 	}
-	return !t.done && !t.next.IsZero() && !u.now().Before(t.next)
+	return !t.done && !t.next.IsZero() && !time.Now().Before(t.next)
 }
 
 // attemptInit publishes an initialisation. If that fails for another reason than its files or the
@@ -362,7 +362,7 @@ func (u *issuer) attemptInit(ctx context.Context, c predict.Candidate) {
 		code := exit.CodeOf(err)
 		t.done, t.next = false, time.Time{}
 		if isTransient(code) {
-			t.next = u.now().Add(backoff.Delay(u.o.Service.RetryDelay, maxRetryDelay, t.count))
+			t.next = time.Now().Add(backoff.Delay(u.o.Service.RetryDelay, maxRetryDelay, t.count))
 		}
 		u.metrics.failures.add(1, fmt.Sprint(int(code)))
 		log.Error("an initialisation failed", "code", int(code), "error", exit.OneLine(err), "fix", remedy(err), "next_attempt", formatRetryTime(t.next))

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/ensemble-weather/ensemble/ensemble/run/predict"
+	"github.com/ensemble-weather/ensemble/internal/testdata"
 	"github.com/ensemble-weather/ensemble/io/product"
 )
 
@@ -22,10 +23,7 @@ print(json.dumps([[f.name, f.type, f.documentation, [[s.name, s.labels, repr(flo
 
 // TestMetricsText: an independent parser reads the counted values from the metrics.
 func TestMetricsText(t *testing.T) {
-	python := "../../build/venv/bin/python"
-	if out, err := exec.Command(python, "-c", "import prometheus_client").CombinedOutput(); err != nil {
-		t.Skipf("skipped: no prometheus_client in build/venv (scripts/setup.sh test installs it): %v %s", err, out)
-	}
+	python := testdata.Python(t, "prometheus_client")
 	const odd = "a \"b\" \\ c\nd"
 	m := newMetrics(odd)
 	m.model.loaded(predict.ModelDescription{Finished: time.Unix(1700000000, 0)})

@@ -74,7 +74,7 @@ func RunRanks(n, ranks int, stall time.Duration, f func(c *comm.Comm) error) (tr
 	if err = RunHostedRanks(comm.New(w), ranks, f); err != nil && !canLeaveTogether(err) {
 		return name, failTogether(w, err) // no Close: a process that exits without leaving the job ends it for all ranks
 	}
-	closed := w.Close()
+	closed := RankFailure(w.Close())
 	if err != nil && w.Rank() > 0 {
 		time.Sleep(exitDelay)
 	}

@@ -20,7 +20,7 @@ func sets(t *testing.T) string {
 	testdata.Dir(t, "stations")
 	testdecoder.Path(t)
 	out := t.TempDir()
-	if text, err := exec.Command("../../build/venv/bin/python", "make_netcdf.py", testdata.Dir(t, "."), out).CombinedOutput(); err != nil {
+	if text, err := exec.Command(testdata.Python(t, "netCDF4"), "make_netcdf.py", testdata.Dir(t, "."), out).CombinedOutput(); err != nil {
 		t.Fatalf("make_netcdf.py: %v\n%s", err, text)
 	}
 	return out

@@ -46,7 +46,7 @@ var faultGroups = []struct {
 		{"Checkpoint of other ranks, another version, other variables or another order", "Other ranks: the parts are read by all. Anything else is refused, with the differences", "0, 65"},
 		{"Network storage that is slow, stale or fails", "A bounded number of retries with a new handle, then an error", "74"},
 		{"File system without locks", "Reading and writing work; the lease file is in use", "0"},
-		{"Clock that jumps, another time zone", "Intervals are those of the monotonic clock, and leases compare no clocks (48); the output has the same bytes", "0"},
+		{"Clock that jumps, another time zone", "Intervals are those of the monotonic clock, and leases compare no clocks (48); the output has the same bytes. A service publishes and delivers nothing twice, and products dated in the future are not the newest; deadlines and ages of initialisations follow the clock", "0"},
 	}},
 	{"Computation", []fault{
 		{"Loss or gradient that is not finite", "The update is not applied. All ranks stop at that step; the error names the samples and the first tensor with such a value. The last good checkpoint remains", "1; 65 if the input was bad"},
@@ -54,9 +54,9 @@ var faultGroups = []struct {
 		{"GPU with too little memory", "The error has the memory that the plan needs and that there is", "69"},
 		{"Processor without AVX, AVX2 or AVX-512", "Kernels are selected at run time; generic ones give the same result within their tolerance", "0"},
 		{"Library absent, too old or of another kind", "The error has the name, the version wanted and found, and the places searched; what does not need it works", "69"},
-		{"Rank dies", "All ranks stop within a minute, and no process remains; the launcher names the rank and the signal", "that of the launcher, not 0"},
+		{"Rank dies", "All ranks stop within a minute, and no process remains. Over TCP the others end by themselves, with the number of the rank; under MPI the launcher ends them, and names the rank and the signal", "71; under MPI that of the launcher, not 0"},
 		{"Rank hangs", "All ranks stop after the time limit, with the stacks of the ranks that answer", "71"},
-		{"Ranks with different configurations, programs or data", "Compared at the start; the difference is printed", "64; 65 for other input files"},
+		{"Ranks with different configurations, programs or data", "Compared at the start; the difference is printed. Not 71: a retry finds the same difference", "64; 65 for other input files"},
 		{"GPU lost or faulty in mid-run", "The run stops; nothing is saved from the state of that GPU", "69; 71 on ranks"},
 	}},
 	{"Security", []fault{

@@ -41,7 +41,7 @@ var rows = []row{
 	{"internal/lease", []string{"internal/exit", "internal/filesystem", "internal/redact"}},
 	{"internal/manifest", []string{"internal/atomicfile", "internal/exit", "internal/filesystem"}},
 	{"internal/mllog", nil},
-	{"internal/mllog/mllogtest", []string{"internal/mllog"}},
+	{"internal/mllog/mllogtest", []string{"internal/mllog", "internal/testdata"}},
 	{"internal/mpitest", []string{"internal/exit"}},
 	{"internal/mutate", nil},
 	{"internal/mutation", nil},

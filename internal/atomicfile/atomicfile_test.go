@@ -162,34 +162,29 @@ func TestCopied(t *testing.T) {
 func TestEachOperation(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "f")
-	n := 1
-	for ; ; n++ {
+	operations := 0
+	for round := range faultfs.Rounds(faultfs.Fault{Err: syscall.EIO}, 1) {
 		if err := WriteFile(path, []byte("old")); err != nil {
 			t.Fatal(err)
 		}
-		s, restore := faultfs.Use(faultfs.Fault{N: n, Err: syscall.EIO})
-		err := WriteFile(path, []byte("new"))
-		restore()
-		hit := s.Injected()
-		if len(hit) == 0 {
-			if err != nil {
-				t.Error(err)
-			}
+		hit, err := round.Run(t, func() error { return WriteFile(path, []byte("new")) })
+		if hit == nil {
 			break
 		}
+		operations++
 		want := "old"
-		if hit[0].Kind == faultfs.SyncDir {
+		if hit.Kind == faultfs.SyncDir {
 			want = "new"
 		}
 		if got, err1 := os.ReadFile(path); !errors.Is(err, syscall.EIO) || err1 != nil || string(got) != want {
-			t.Errorf("%s fails: %v; the file is %q, %v, want %q", hit[0].Kind, err, got, err1, want)
+			t.Errorf("%s fails: %v; the file is %q, %v, want %q", hit.Kind, err, got, err1, want)
 		}
 		if left, err := os.ReadDir(dir); err != nil || len(left) != 1 {
-			t.Errorf("%s fails: %d files, %v", hit[0].Kind, len(left), err)
+			t.Errorf("%s fails: %d files, %v", hit.Kind, len(left), err)
 		}
 	}
-	if n < 8 { // create, close, open, write, close, sync, rename, sync of the folder
-		t.Errorf("%d operations", n-1)
+	if operations < 7 { // create, close, open, write, close, sync, rename, sync of the folder
+		t.Errorf("%d operations", operations)
 	}
 }
 
@@ -200,21 +195,14 @@ func TestEachOperationOfFolders(t *testing.T) {
 		"rename":  func(dir string) error { return ReplaceDir(filepath.Join(dir, "tmp"), filepath.Join(dir, "new")) },
 		"replace": func(dir string) error { return ReplaceDir(filepath.Join(dir, "tmp"), filepath.Join(dir, "old")) },
 	} {
-		for n, done := 1, false; !done; n++ {
+		for round := range faultfs.Rounds(faultfs.Fault{Err: syscall.EIO}, 1) {
 			dir := t.TempDir()
 			if err := errors.Join(os.Mkdir(filepath.Join(dir, "tmp"), 0o755), os.Mkdir(filepath.Join(dir, "old"), 0o755)); err != nil {
 				t.Fatal(err)
 			}
-			s, restore := faultfs.Use(faultfs.Fault{N: n, Err: syscall.EIO})
-			err := do(dir)
-			restore()
-			hit := s.Injected()
-			done = len(hit) == 0
-			switch {
-			case done && err != nil:
-				t.Errorf("%s: %v", name, err)
-			case !done && !errors.Is(err, syscall.EIO) && !(name == "make" && hit[0].Kind == faultfs.Stat): // a folder that cannot be seen is made
-				t.Errorf("%s: %s fails, and the result is %v", name, hit[0].Kind, err)
+			hit, err := round.Run(t, func() error { return do(dir) })
+			if hit != nil && !errors.Is(err, syscall.EIO) && !(name == "make" && hit.Kind == faultfs.Stat) { // a folder that cannot be seen is made
+				t.Errorf("%s: %s fails, and the result is %v", name, hit.Kind, err)
 			}
 		}
 	}

@@ -1,5 +1,6 @@
 // Package faultfs makes operations on files fail, for tests: the n-th one, of one kind or of any, returns an error, writes
-// only a part, waits, or kills the process. A test calls it with n = 1, 2, 3 ... until nothing was injected any more.
+// only a part, waits, or kills the process. Rounds has n = 1, 2, 3 ... until a test
+// has no further operation.
 package faultfs
 
 import (

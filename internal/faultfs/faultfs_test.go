@@ -31,20 +31,15 @@ func TestMain(m *testing.M) {
 func TestEachOperation(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "f")
 	var kinds []faultfs.Kind
-	for n := 1; ; n++ {
-		s, restore := faultfs.Use(faultfs.Fault{N: n, Err: unix.EDQUOT})
-		err := filesystem.WriteFile(path, []byte("1234"), 0o644)
-		restore()
-		if len(s.Injected()) == 0 {
-			if err != nil {
-				t.Fatal(err)
-			}
-			break
+	for round := range faultfs.Rounds(faultfs.Fault{Err: unix.EDQUOT}, 1) {
+		hit, err := round.Run(t, func() error { return filesystem.WriteFile(path, []byte("1234"), 0o644) })
+		if hit == nil {
+			continue
 		}
-		if !errors.Is(err, unix.EDQUOT) {
-			t.Errorf("operation %d: %v", n, err)
+		if !errors.Is(err, unix.EDQUOT) || hit.Path != path {
+			t.Errorf("operation %d, %v: %v", round.N, hit, err)
 		}
-		kinds = append(kinds, s.Injected()[0].Kind)
+		kinds = append(kinds, hit.Kind)
 	}
 	if want := []faultfs.Kind{faultfs.Create, faultfs.Write, faultfs.Close}; !slices.Equal(kinds, want) {
 		t.Errorf("operations %v, want %v", kinds, want)
@@ -94,5 +89,38 @@ func TestKill(t *testing.T) {
 	}
 	if got, err := os.ReadFile(path); err != nil || string(got) != "12" {
 		t.Errorf("%q, %v", got, err)
+	}
+}
+
+// reports counts the errors that a test reports.
+type reports struct {
+	testing.TB
+	errors int
+}
+
+func (r *reports) Errorf(string, ...any) { r.errors++ }
+
+// Rounds begin at the given operation, leave the given number out, and end after one that is not hit: an error there is reported.
+func TestRounds(t *testing.T) {
+	var hit []int
+	r := &reports{TB: t}
+	for round := range faultfs.Rounds(faultfs.Fault{N: 2, Of: []faultfs.Kind{faultfs.Stat}, Err: unix.EIO}, 2) {
+		if op, err := round.Run(r, func() (err error) {
+			for range 5 {
+				_, e := filesystem.Stat(".")
+				err = errors.Join(err, e)
+			}
+			return err
+		}); op != nil && op.Path == "." && errors.Is(err, unix.EIO) {
+			hit = append(hit, round.N)
+		}
+	}
+	if !slices.Equal(hit, []int{2, 4}) || r.errors > 0 {
+		t.Errorf("rounds %v, %d errors", hit, r.errors)
+	}
+	for round := range faultfs.Rounds(faultfs.Fault{}, 1) {
+		if op, err := round.Run(r, func() error { return unix.ENOENT }); op != nil || !errors.Is(err, unix.ENOENT) || r.errors != 1 {
+			t.Errorf("without an operation: %v, %v, %d errors", op, err, r.errors)
+		}
 	}
 }

@@ -235,30 +235,28 @@ func TestReleaseWithoutRemoval(t *testing.T) {
 func TestEachOperation(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, lockFile)
-	for n := 1; ; n++ {
-		s, restore := faultfs.Use(faultfs.Fault{N: n, Err: unix.EIO})
-		l, err := Take(path, "the test")
-		taken := len(s.Injected())
-		if err == nil {
-			if lost := l.CheckHeld(); lost != nil {
-				t.Errorf("operation %d fails, and the lease is reported as lost: %v", n, lost)
-			}
-			err = l.Release()
-		}
-		restore()
-		hit := s.Injected()
-		if len(hit) == 0 {
+	for round := range faultfs.Rounds(faultfs.Fault{Err: unix.EIO}, 1) {
+		var taking bool // the fault happened to Take
+		hit, err := round.Run(t, func() error {
+			l, err := Take(path, "the test")
+			taking = round.Hit() != nil
 			if err != nil {
-				t.Error(err)
+				return err
 			}
+			if lost := l.CheckHeld(); lost != nil {
+				t.Errorf("operation %d fails, and the lease is reported as lost: %v", round.N, lost)
+			}
+			return l.Release()
+		})
+		if hit == nil {
 			break
 		}
-		if k := hit[0].Kind; err == nil && (k == faultfs.Write || k == faultfs.Sync || k == faultfs.Remove || k == faultfs.Create || taken > 0 && k == faultfs.ReadDir) {
-			t.Errorf("%s of %s fails, and no error is returned", k, hit[0].Path)
+		if k := hit.Kind; err == nil && (k == faultfs.Write || k == faultfs.Sync || k == faultfs.Remove || k == faultfs.Create || taking && k == faultfs.ReadDir) {
+			t.Errorf("%s of %s fails, and no error is returned", k, hit.Path)
 		}
 		again, err := Take(path, "the test")
 		if err != nil {
-			t.Fatalf("after %s of %s failed: %v", hit[0].Kind, hit[0].Path, err)
+			t.Fatalf("after %s of %s failed: %v", hit.Kind, hit.Path, err)
 		}
 		if err := again.Release(); err != nil {
 			t.Fatal(err)

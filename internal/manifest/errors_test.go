@@ -165,21 +165,12 @@ func TestEachOperation(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			for n := 1; ; n++ {
+			for round := range faultfs.Rounds(faultfs.Fault{Err: syscall.EIO}, 1) {
 				dir := t.TempDir()
 				put(t, filepath.Join(dir, "a"), "abc")
 				put(t, filepath.Join(dir, "b", "c"), "abc")
-				s, restore := faultfs.Use(faultfs.Fault{N: n, Err: syscall.EIO})
-				err := do(dir)
-				restore()
-				if len(s.Injected()) == 0 {
-					if err != nil {
-						t.Error(err)
-					}
-					return
-				}
-				if !errors.Is(err, syscall.EIO) {
-					t.Errorf("%s of %s fails, and the result is %v", s.Injected()[0].Kind, s.Injected()[0].Path, err)
+				if hit, err := round.Run(t, func() error { return do(dir) }); hit != nil && !errors.Is(err, syscall.EIO) {
+					t.Errorf("%s of %s fails, and the result is %v", hit.Kind, hit.Path, err)
 				}
 			}
 		})

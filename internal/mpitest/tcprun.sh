@@ -19,7 +19,11 @@ code=0
 for _ in "${programs[@]}"; do
   wait -n -p ended
   status=$?
-  [ $status -gt 128 ] && echo "rank ${rank[$ended]} was killed by signal $((status - 128))" >&2
+  if [ $status -gt 128 ]; then
+    echo "rank ${rank[$ended]} was killed by signal $((status - 128))" >&2
+  elif [ $status -gt 0 ]; then
+    echo "rank ${rank[$ended]} ended with exit code $status" >&2
+  fi
   unset "rank[$ended]"
   if [ $status -ne 0 ] && [ $code -eq 0 ]; then
     code=$status

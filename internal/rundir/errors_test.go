@@ -80,7 +80,7 @@ func TestEachOperation(t *testing.T) {
 				first, step = 1+rand.IntN(4), 4
 				t.Logf("operations %d, %d …", first, first+step)
 			}
-			for n := first; ; n += step {
+			for round := range faultfs.Rounds(faultfs.Fault{N: first, Err: unix.EIO}, step) {
 				dir := filepath.Join(t.TempDir(), "run")
 				if _, err := os.Stat(template); err == nil {
 					if err := os.CopyFS(dir, os.DirFS(template)); err != nil {
@@ -88,21 +88,15 @@ func TestEachOperation(t *testing.T) {
 					}
 				}
 				open := descriptors(t)
-				s, restore := faultfs.Use(faultfs.Fault{N: n, Err: unix.EIO})
-				err := begin(dir)
-				restore()
-				hit := s.Injected()
-				if len(hit) == 0 {
-					if err != nil {
-						t.Error(err)
-					}
-					return
+				hit, err := round.Run(t, func() error { return begin(dir) })
+				if hit == nil {
+					break
 				}
-				op := fmt.Sprintf("%s of %s", hit[0].Kind, filepath.Base(hit[0].Path))
+				op := fmt.Sprintf("%s of %s", hit.Kind, filepath.Base(hit.Path))
 				if code := exit.CodeOf(err); err != nil && code != exit.IO && code != exit.CannotWrite && !c.complete {
 					t.Errorf("%s fails: %v", op, err)
 				}
-				if k := hit[0].Kind; err == nil && (k == faultfs.Write || k == faultfs.Sync || k == faultfs.SyncDir || k == faultfs.Rename || k == faultfs.Mkdir || k == faultfs.Create) {
+				if k := hit.Kind; err == nil && (k == faultfs.Write || k == faultfs.Sync || k == faultfs.SyncDir || k == faultfs.Rename || k == faultfs.Mkdir || k == faultfs.Create) {
 					t.Errorf("%s fails, and it is no error", op)
 				}
 				if now := descriptors(t); now > open {
@@ -130,22 +124,20 @@ func checkState(state State, complete bool) error {
 // TestRemoveIsDurable: files of an old run that may come back after a power failure are an error.
 func TestRemoveIsDurable(t *testing.T) {
 	for _, kind := range []faultfs.Kind{faultfs.Mkdir, faultfs.Rename, faultfs.SyncDir, faultfs.Remove} {
-		for n := 1; ; n++ {
+		for round := range faultfs.Rounds(faultfs.Fault{Of: []faultfs.Kind{kind}, Err: unix.EIO}, 1) {
 			dir := t.TempDir()
 			if err := errors.Join(os.WriteFile(filepath.Join(dir, "scores.json"), nil, 0o644), os.WriteFile(filepath.Join(dir, "mine"), nil, 0o644)); err != nil {
 				t.Fatal(err)
 			}
-			s, restore := faultfs.Use(faultfs.Fault{N: n, Of: []faultfs.Kind{kind}, Err: unix.EIO})
-			err := (&Dir{Path: dir}).clear()
-			restore()
-			if len(s.Injected()) == 0 {
+			hit, err := round.Run(t, (&Dir{Path: dir}).clear)
+			if hit == nil {
 				break
 			}
 			if !errors.Is(err, unix.EIO) {
-				t.Errorf("%s %d fails: %v", kind, n, err)
+				t.Errorf("%s %d fails: %v", kind, round.N, err)
 			}
 			if err := (&Dir{Path: dir}).clear(); err != nil {
-				t.Errorf("%s %d fails: then %v", kind, n, err)
+				t.Errorf("%s %d fails: then %v", kind, round.N, err)
 			}
 			if _, err := os.Stat(filepath.Join(dir, "mine")); err != nil {
 				t.Error(err)

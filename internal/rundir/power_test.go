@@ -135,22 +135,17 @@ func TestFault24(t *testing.T) {
 // TestFault21: an error at any operation while a run is replaced leaves the old one, whole, or the new one with its checkpoint.
 func TestFault21(t *testing.T) {
 	old, root := powerfail.Tree(nil), t.TempDir()
-	for n := 1; ; n++ {
+	for round := range faultfs.Rounds(faultfs.Fault{Of: faultfs.Changing, Err: unix.ENOSPC}, 1) {
 		if err := os.RemoveAll(filepath.Join(root, "run")); err != nil {
 			t.Fatal(err)
 		}
 		old = replacement(t, root)
-		s, restore := faultfs.Use(faultfs.Fault{N: n, Of: faultfs.Changing, Err: unix.ENOSPC})
-		err := replace(filepath.Join(root, "run"), true)
-		restore()
-		if len(s.Injected()) == 0 {
-			if err != nil {
-				t.Error(err)
-			}
-			return
+		hit, err := round.Run(t, func() error { return replace(filepath.Join(root, "run"), true) })
+		if hit == nil {
+			break
 		}
 		if _, wrong := oldOrNew(filepath.Join(root, "run"), old); !errors.Is(err, unix.ENOSPC) || wrong != nil {
-			t.Errorf("%v: %v, %v", s.Injected()[0], err, wrong)
+			t.Errorf("%v: %v, %v", *hit, err, wrong)
 		}
 	}
 }

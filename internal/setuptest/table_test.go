@@ -45,7 +45,7 @@ var programs = []program{
 	{"systemctl", "systemd", ""}, {"systemd-analyze", "systemd", ""},
 
 	{"go", "build/go", ""}, {"build/go/bin/go", "build/go", ""}, {"gofmt", "build/go", ""},
-	{"build/venv/bin/python", "build/venv", ""}, {"build/venv/bin/python3", "build/venv", ""},
+	{"build/venv/bin/python", "build/venv", ""},
 	{"cylc", "build/cylc", ""}, {"build/cylc/bin/cylc", "build/cylc", ""},
 	{"build/kernel/gonb", "build/kernel", ""},
 	{"ensemble", ours, ""}, {"ensemble-decode", ours, ""}, {"tcprun", ours, ""},

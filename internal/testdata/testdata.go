@@ -1,6 +1,6 @@
-// Package testdata finds the real data that some tests read. The data are not part
-// of the repository: they are in ../shared/data beside it, or in the directory
-// ENSEMBLE_TEST_DATA.
+// Package testdata finds what some tests need and the repository does not have: the real
+// data, in ../shared/data beside it or in the directory ENSEMBLE_TEST_DATA, and the Python
+// with the packages that judge results.
 package testdata
 
 import (
@@ -14,21 +14,25 @@ func Root() string {
 	if dir := os.Getenv("ENSEMBLE_TEST_DATA"); dir != "" {
 		return dir
 	}
-	module, err := os.Getwd() // directory of the tested package
-	if err != nil {
-		return ""
-	}
-	for ; module != filepath.Dir(module); module = filepath.Dir(module) {
-		if _, err := os.Stat(filepath.Join(module, "go.mod")); err != nil {
-			continue
-		}
-		dir := filepath.Join(filepath.Dir(module), "shared", "data")
-		if st, err := os.Stat(dir); err == nil && st.IsDir() {
-			return dir
-		}
-		break
+	dir := filepath.Join(filepath.Dir(module()), "shared", "data")
+	if st, err := os.Stat(dir); err == nil && st.IsDir() {
+		return dir
 	}
 	return ""
+}
+
+// module returns the directory of the module, "/" if the test runs outside of one.
+func module() string {
+	dir, err := os.Getwd() // of the tested package
+	if err != nil {
+		return "/"
+	}
+	for ; dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			break
+		}
+	}
+	return dir
 }
 
 // Dir returns the directory of one data set, such as "gcm". If it is missing, the

@@ -36,17 +36,11 @@ func TestFault21(t *testing.T) {
 	if err := replace(); err != nil {
 		t.Fatal(err)
 	}
-	for n := 1; ; n++ {
-		s, restore := faultfs.Use(faultfs.Fault{N: n, Of: faultfs.Changing, Err: unix.ENOSPC})
-		err := replace()
-		restore()
-		if len(s.Injected()) == 0 {
-			if err != nil {
-				t.Error(err)
-			}
-			return
+	for round := range faultfs.Rounds(faultfs.Fault{Of: faultfs.Changing, Err: unix.ENOSPC}, 1) {
+		op, err := round.Run(t, replace)
+		if op == nil {
+			break
 		}
-		op := s.Injected()[0]
 		if err != nil && !errors.Is(err, unix.ENOSPC) || err == nil && op.Kind != faultfs.Remove {
 			t.Errorf("%v: %v", op, err)
 		}

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/ensemble-weather/ensemble/internal/testdata"
 	"github.com/ensemble-weather/ensemble/internal/testdecoder"
 	"github.com/ensemble-weather/ensemble/io/decode"
 )
@@ -24,37 +25,31 @@ type judge struct {
 	out *bufio.Reader
 }
 
-// startJudge runs testdata/judge.py with the Python of ENSEMBLE_TEST_PYTHON or of
-// the set-up. It ends when the test binary closes its input.
+// startJudge runs testdata/judge.py. It ends when the test binary closes its input.
 var startJudge = sync.OnceValues(func() (*judge, error) {
-	var reasons []string
-	for _, p := range []string{os.Getenv("ENSEMBLE_TEST_PYTHON"), "../../build/venv/bin/python"} {
-		if p == "" {
-			continue
-		}
-		cmd := exec.Command(p, "testdata/judge.py")
-		var errs bytes.Buffer
-		cmd.Stderr = &errs
-		in, err := cmd.StdinPipe()
-		if err != nil {
-			return nil, err
-		}
-		out, err := cmd.StdoutPipe()
-		if err != nil {
-			return nil, err
-		}
-		if err := cmd.Start(); err != nil {
-			reasons = append(reasons, err.Error())
-			continue
-		}
-		j := &judge{in: json.NewEncoder(in), out: bufio.NewReader(out)}
-		if err := j.reply(&struct{}{}); err != nil {
-			reasons = append(reasons, fmt.Sprintf("%s: %v %s", p, err, errs.String()))
-			continue
-		}
-		return j, nil
+	python, err := testdata.FindPython("xarray", "cfgrib", "netCDF4")
+	if err != nil {
+		return nil, err
 	}
-	return nil, fmt.Errorf("no Python with xarray, cfgrib and netCDF4 (%s)", strings.Join(reasons, "; "))
+	cmd := exec.Command(python, "testdata/judge.py")
+	var errs bytes.Buffer
+	cmd.Stderr = &errs
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	j := &judge{in: json.NewEncoder(in), out: bufio.NewReader(out)}
+	if err := j.reply(&struct{}{}); err != nil {
+		return nil, fmt.Errorf("%s: %v %s", python, err, errs.String())
+	}
+	return j, nil
 })
 
 func (j *judge) reply(result any) error {

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -14,6 +15,8 @@ import (
 	"time"
 
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/faultfs"
+	"github.com/ensemble-weather/ensemble/internal/testseed"
 )
 
 // Environment variables of a child process that writes the small store.
@@ -21,6 +24,7 @@ const (
 	childDir   = "ENSEMBLE_STORE_TEST_DIR"
 	childStage = "ENSEMBLE_STORE_TEST_STAGE" // "STAGE:N": exit when the stage is reached for the N-th time
 	childSlow  = "ENSEMBLE_STORE_TEST_SLOW"  // wait at each stage
+	childKill  = "ENSEMBLE_STORE_TEST_KILL"  // replace another store, and be killed at the N-th operation that changes files
 )
 
 func TestMain(m *testing.M) {
@@ -48,6 +52,10 @@ func child(dir string) int {
 	p, _ := plan(Int16, 7)
 	o := sizes(p)
 	o.Workers = 1 // one worker counts the stages
+	if n, err := strconv.Atoi(os.Getenv(childKill)); err == nil {
+		p, o = replacing()
+		faultfs.Use(faultfs.Fault{N: n, Of: faultfs.Changing, Kill: true, Part: n%2 == 0})
+	}
 	_, err := Write(context.Background(), dir, p, o)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -105,6 +113,54 @@ func TestKilledAtStages(t *testing.T) {
 		dir := t.TempDir()
 		if cmd := inChild(dir, fmt.Sprintf("%s=%s:%d", childStage, c.stage, c.times+1)); cmd.Run() != nil {
 			t.Errorf("%s is reached more than %d times: %v", c.stage, c.times, cmd.Stderr)
+		}
+	}
+}
+
+// replacing is a store that replaces another one, by one worker, so that its operations have one order.
+func replacing() (Plan, Options) {
+	p, _ := plan(BFloat16, 4)
+	o := sizes(p)
+	o.Workers, o.Overwrite = 1, true
+	return p, o
+}
+
+// TestFault23Replaced: a process is killed at an operation, one of 25, while it replaces a store. The folder has the old store or the
+// new one, whole, and the next run completes the new one without help.
+func TestFault23Replaced(t *testing.T) {
+	const every = 25
+	killReplacing(t, 1+rand.New(rand.NewPCG(testseed.Of(t), 0)).IntN(every), every)
+}
+
+// killReplacing kills a process that replaces a store at the first of its operations on files, and at each every-th after it.
+func killReplacing(t *testing.T, first, every int) {
+	old, _ := plan(Int16, 7)
+	p, o := replacing()
+	template, fresh := filepath.Join(t.TempDir(), "store"), filepath.Join(t.TempDir(), "store")
+	write(t, template, old, sizes(old))
+	write(t, fresh, p, o)
+	before, after := digests(t, template), digests(t, fresh)
+	for n := first; ; n += every {
+		dir := filepath.Join(t.TempDir(), "store")
+		if err := os.CopyFS(dir, os.DirFS(template)); err != nil {
+			t.Fatal(err)
+		}
+		cmd := inChild(dir, fmt.Sprintf("%s=%d", childKill, n))
+		err := cmd.Run()
+		if err != nil && cmd.ProcessState.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
+			t.Fatalf("operation %d: %v: %v", n, err, cmd.Stderr)
+		}
+		if wrong := checkWhole(t, dir, before, after, err == nil); wrong != nil {
+			t.Errorf("killed at operation %d: %v", n, wrong)
+		}
+		if _, err := Write(context.Background(), dir, p, o); err != nil {
+			t.Errorf("killed at operation %d: the next run: %v", n, err)
+		}
+		if wrong := errors.Join(checkWhole(t, dir, before, after, true), onlyStore(dir)); wrong != nil {
+			t.Errorf("killed at operation %d: after the next run: %v", n, wrong)
+		}
+		if err == nil {
+			break
 		}
 	}
 }

@@ -51,25 +51,19 @@ func TestEachOperation(t *testing.T) {
 		},
 	} {
 		const step = 25 // one operation of 25
-		for n := 1 + rng.IntN(step); ; n += step {
+		for round := range faultfs.Rounds(faultfs.Fault{N: 1 + rng.IntN(step), Err: unix.EIO}, step) {
 			dir := t.TempDir()
 			before(dir)
-			s, restore := faultfs.Use(faultfs.Fault{N: n, Err: unix.EIO})
-			_, err := Write(context.Background(), dir, p, o)
-			restore()
-			hit := s.Injected()
-			if len(hit) == 0 {
-				if err != nil {
-					t.Error(err)
-				}
+			hit, err := round.Run(t, func() error { _, err := Write(context.Background(), dir, p, o); return err })
+			if hit == nil {
 				break
 			}
-			op := fmt.Sprintf("%s: %s of %s", name, hit[0].Kind, hit[0].Path)
+			op := fmt.Sprintf("%s: %s of %s", name, hit.Kind, hit.Path)
 			if code := exit.CodeOf(err); err != nil && code != exit.IO && code != exit.CannotWrite {
 				t.Errorf("%s fails: %v", op, err)
 			}
-			changing := slices.Contains([]faultfs.Kind{faultfs.Create, faultfs.Write, faultfs.Sync, faultfs.SyncDir, faultfs.Rename, faultfs.Mkdir}, hit[0].Kind)
-			if lease := strings.Contains(hit[0].Path, "run.lock"); err == nil && changing && !lease {
+			changing := slices.Contains([]faultfs.Kind{faultfs.Create, faultfs.Write, faultfs.Sync, faultfs.SyncDir, faultfs.Rename, faultfs.Mkdir}, hit.Kind)
+			if lease := strings.Contains(hit.Path, "run.lock"); err == nil && changing && !lease {
 				t.Errorf("%s fails, and it is no error", op)
 			}
 			if _, err := Write(context.Background(), dir, p, o); err != nil {

@@ -110,8 +110,10 @@ func TestReplaceInterrupted(t *testing.T) {
 	write(t, template, old, sizes(old))
 	write(t, fresh, p, o)
 	before, after := digests(t, template), digests(t, fresh)
+	const every = 21 // one operation of 21
 	for _, exchange := range []bool{true, false} {
-		for n := 1 + r.IntN(20); ; n += 1 + r.IntN(40) {
+		for round := range faultfs.Rounds(faultfs.Fault{N: 1 + r.IntN(every), Of: faultfs.Changing, Err: unix.ENOSPC}, every) {
+			round.Part = round.N%2 == 0
 			dir := filepath.Join(t.TempDir(), "store")
 			if err := os.CopyFS(dir, os.DirFS(template)); err != nil {
 				t.Fatal(err)
@@ -120,15 +122,9 @@ func TestReplaceInterrupted(t *testing.T) {
 			if !exchange {
 				_, restoreExchange = faultfs.Use(faultfs.Fault{N: 1, Times: -1, Of: []faultfs.Kind{faultfs.Exchange}, Err: errors.ErrUnsupported})
 			}
-			s, restore := faultfs.Use(faultfs.Fault{N: n, Of: faultfs.Changing, Err: unix.ENOSPC, Part: n%2 == 0})
-			_, err := Write(context.Background(), dir, p, o)
-			restore()
-			hit := s.Injected()
-			if len(hit) == 0 && err != nil {
-				t.Error(err)
-			}
-			if len(hit) > 0 && err != nil && exit.CodeOf(err) != exit.IO {
-				t.Errorf("%s of %s: %v", hit[0].Kind, hit[0].Path, err)
+			hit, err := round.Run(t, func() error { _, err := Write(context.Background(), dir, p, o); return err })
+			if hit != nil && err != nil && exit.CodeOf(err) != exit.IO {
+				t.Errorf("%s of %s: %v", hit.Kind, hit.Path, err)
 			}
 			if err := checkWhole(t, dir, before, after, err == nil); err != nil && (exchange || exit.CodeOf(err) != exit.NotYet) {
 				t.Errorf("%v: %v", hit, err)
@@ -140,9 +136,6 @@ func TestReplaceInterrupted(t *testing.T) {
 				t.Errorf("%v: after the next run: %v", hit, err)
 			}
 			restoreExchange()
-			if len(hit) == 0 {
-				break
-			}
 		}
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/testdata"
 )
 
 type number float64
@@ -108,16 +109,7 @@ func TestErrors(t *testing.T) {
 }
 
 // pyarrow returns a Python that has another implementation of Parquet.
-func pyarrow(t *testing.T) string {
-	t.Helper()
-	for _, p := range []string{os.Getenv("ENSEMBLE_TEST_PYTHON"), "../../build/venv/bin/python"} {
-		if p != "" && exec.Command(p, "-c", "import pyarrow.parquet").Run() == nil {
-			return p
-		}
-	}
-	t.Skip("skipped: no judge: no Python with pyarrow (make setup, or ENSEMBLE_TEST_PYTHON)")
-	return ""
-}
+func pyarrow(t *testing.T) string { return testdata.Python(t, "pyarrow.parquet") }
 
 // TestReadsPyArrow reads what another implementation writes: columns that cannot be null, other units of time, dictionaries,
 // several groups of rows, which are no multiples of a batch, and a column in a struct, which is no column of the table.

@@ -21,7 +21,7 @@ var update = flag.Bool("update", false, "write testdata/golden.zip again, with z
 func golden(t testing.TB) string {
 	t.Helper()
 	if *update {
-		if out, err := exec.Command("../../build/venv/bin/python", "testdata/make_golden.py", "testdata").CombinedOutput(); err != nil {
+		if out, err := exec.Command(testdata.Python(t), "testdata/make_golden.py", "testdata").CombinedOutput(); err != nil {
 			t.Fatalf("%v\n%s", err, out)
 		}
 	}

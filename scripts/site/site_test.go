@@ -14,6 +14,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/ensemble-weather/ensemble/internal/testdata"
 )
 
 // write writes the files of a folder, by name.
@@ -30,19 +32,6 @@ func write(t *testing.T, dir string, files map[string]string) {
 	}
 }
 
-// python is the Python of scripts/setup.sh test.
-func python(t *testing.T) string {
-	t.Helper()
-	name, err := filepath.Abs("../../build/venv/bin/python")
-	if err == nil {
-		_, err = os.Stat(name)
-	}
-	if err != nil {
-		t.Skipf("skipped: %v; scripts/setup.sh test installs it", err)
-	}
-	return name
-}
-
 // TestDead: files and anchors that links of a page name and that are missing are reported, and no others. Anchors are those of GitHub.
 func TestDead(t *testing.T) {
 	dir := t.TempDir()
@@ -55,7 +44,7 @@ func TestDead(t *testing.T) {
 		"_cells/a.md":   "[dead](nowhere.md)\n",
 	})
 	out := filepath.Join(dir, "build/site")
-	err := build(options{root: dir, out: out, python: python(t)})
+	err := build(options{root: dir, out: out, python: testdata.Python(t)})
 	if err == nil {
 		t.Fatal("no error")
 	}
@@ -176,7 +165,7 @@ func TestSite(t *testing.T) {
 		panels.WriteString("<section class=\"panel\"><h3>" + f.heading + "</h3>\n\n<figure><svg viewBox=\"0 0 1 1\"></svg></figure><details><summary>Numbers</summary></details></section>")
 	}
 	write(t, report, map[string]string{"index.html": `<!DOCTYPE html><html><head><style>body{font-family:sans-serif}</style></head><body><nav></nav><main><h1>Report</h1>` + panels.String() + "</main></body></html>"})
-	if err := build(options{root: "../..", out: out, python: python(t), man: man, report: report, version: "test"}); err != nil {
+	if err := build(options{root: "../..", out: out, python: testdata.Python(t), man: man, report: report, version: "test"}); err != nil {
 		t.Fatal(err)
 	}
 	chromium, err := exec.LookPath("chromium")

@@ -57,7 +57,7 @@ func (r rankTraining) run() error {
 		r.Set = append(r.Set, r.Set1...)
 	}
 	if l.Rank == 1 && r.Leave1 {
-		w, err := l.Join(time.Second)
+		w, err := l.Join(time.Minute)
 		return errors.Join(err, w.Close())
 	}
 	c, err := config.LoadTrain(config.Sources{Files: []string{r.Config}, Set: r.Set})
@@ -220,6 +220,22 @@ type rankFailure struct {
 	rank    int
 	code    exit.Code // of the rank that reports the failure; 0: the launcher reports it
 	message string
+}
+
+// TestFault37TCP: over TCP, where no launcher ends the other ranks, a killed one ends them at once with 71 and its number, once.
+func TestFault37TCP(t *testing.T) {
+	r := failing(t, filepath.Join(t.TempDir(), "run"), "train.stall_timeout=10m", "train.mesh=lon:3")
+	l := start(t, mpitest.Path(t, mpitest.TCP), 3, r)
+	l.atStep(t, r.RunDir, 2)
+	if err := syscall.Kill(l.pid(t, 1), syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	_, out := l.end(t)
+	for _, want := range []string{"rank 0 ended with exit code 71", "rank 2 ended with exit code 71", "error[E071]: rank 1 was lost"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("no %q in %s", want, out)
+		}
+	}
 }
 
 // TestFault37: a rank is killed. All ranks end within half a minute with a message that names it, no process is left, and

@@ -7,11 +7,11 @@ import (
 	"errors"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/ensemble-weather/ensemble/internal/mllog"
+	"github.com/ensemble-weather/ensemble/internal/testdata"
 )
 
 // Check fails the test if a log violates the rules. If the checker of MLCommons is
@@ -27,12 +27,9 @@ func Check(t *testing.T, log string) {
 	if err := errors.Join(append(Violations(events), err)...); err != nil {
 		t.Errorf("%s breaks the rules: %v", log, err)
 	}
-	python := os.Getenv("ENSEMBLE_TEST_PYTHON")
-	if python == "" {
-		python = filepath.Join("..", "..", "build", "venv", "bin", "python3")
-	}
-	if exec.Command(python, "-c", "import mlperf_logging, yaml").Run() != nil {
-		t.Log("skipped the checker of MLCommons: mlperf-logging is not installed")
+	python, err := testdata.FindPython("mlperf_logging", "yaml")
+	if err != nil {
+		t.Log("skipped the checker of MLCommons: ", err)
 		return
 	}
 	const script = `

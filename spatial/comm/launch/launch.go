@@ -20,7 +20,7 @@ type Job interface {
 	// then end without Close.
 	Fail(report []byte, patience time.Duration)
 	Failed() map[int][]byte // Failed returns the reports of ranks that have failed so far, by rank.
-	Close() error           // Close leaves the job, together with all others.
+	Close() error           // Close leaves the job, together with all others, at most after twice the stall timeout.
 }
 
 // Launch describes how this process was started.

@@ -2,6 +2,7 @@ package liveness
 
 import (
 	"bytes"
+	"fmt"
 	"time"
 
 	"github.com/ensemble-weather/ensemble/spatial/comm"
@@ -43,19 +44,51 @@ func (m *Monitor) sendLast(report []byte) (sent []comm.Request) {
 	return sent
 }
 
-// LeaveTogether waits without a timeout until all ranks have called it.
-func (m *Monitor) LeaveTogether() {
-	all := m.sendLast(nil)
+// leaveStalls is the time after which a rank leaves without the others, in stall timeouts: one that waits for a message of this rank
+// reports that first.
+const leaveStalls = 2
+
+// LeaveTogether waits until all ranks have called it, at most for twice the stall timeout. Time in which this process was stopped
+// does not count.
+//
+// Errors: a comm.RankError with a rank that was lost before it called LeaveTogether, or that wraps ErrStalled, with the first rank that has
+// not called it.
+func (m *Monitor) LeaveTogether() error {
+	sent := m.sendLast(nil)
+	quiet := time.Now()
+	for last := quiet; ; time.Sleep(pause) {
+		now := time.Now()
+		if gap := now.Sub(last); gap > suspended {
+			quiet = quiet.Add(gap)
+		}
+		last = now
+		stays := m.staying(sent)
+		if loss := m.loss.Load(); loss != nil {
+			return loss
+		}
+		if stays < 0 {
+			return nil
+		}
+		if m.stall > 0 && now.Sub(quiet) > leaveStalls*m.stall {
+			return &comm.RankError{Rank: stays, Err: fmt.Errorf("%w: %v: it has not left the job", ErrStalled, leaveStalls*m.stall)}
+		}
+	}
+}
+
+// staying returns the first other rank whose last message has not arrived or that has not received the one of this rank, sent; −1
+// for none.
+func (m *Monitor) staying(sent []comm.Request) int {
 	for r, last := range m.last {
-		if r != m.t.Rank() {
-			all = append(all, last)
+		if r == m.t.Rank() {
+			continue
+		}
+		mine := sent[0]
+		sent = sent[1:]
+		if !last.Test() || !mine.Test() {
+			return r
 		}
 	}
-	for _, r := range all {
-		for !r.Test() {
-			time.Sleep(pause)
-		}
-	}
+	return -1
 }
 
 // Fail sends a report to all other ranks, whose waits end with a comm.FailedError that holds it, and waits until they have

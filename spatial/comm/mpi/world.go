@@ -177,10 +177,15 @@ func (w *World) Rank() int { return w.rank }
 func (w *World) Size() int { return w.size }
 
 // Close ends MPI. All ranks call it after their last message; it waits for all of
-// them before MPI_Finalize: a rank that waits inside it could bring down the launcher
-// when another rank fails.
+// them before MPI_Finalize, at most for twice the stall timeout: a rank that waits inside it could
+// bring down the launcher when another rank fails. Without all it does not end MPI, which the
+// launcher then does.
+//
+// Errors: those of liveness.Monitor.LeaveTogether; MPI_Finalize.
 func (w *World) Close() error {
-	w.LeaveTogether()
+	if err := w.LeaveTogether(); err != nil {
+		return err
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.long = longMessages{ended: true}

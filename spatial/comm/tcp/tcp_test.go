@@ -18,6 +18,7 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/spatial/comm"
 	"github.com/ensemble-weather/ensemble/spatial/comm/commtest"
+	"github.com/ensemble-weather/ensemble/spatial/comm/liveness"
 )
 
 // part is the variable that makes this test binary a process of a job: program, rank, size, coordinator.
@@ -283,4 +284,46 @@ func FuzzFrames(f *testing.F) {
 			t.Error("a receive has not ended")
 		}
 	})
+}
+
+// A process leaves the job also if another one never does, or reads no more: the error names that one.
+func TestCloseWithoutOthers(t *testing.T) {
+	at := freeAddress(t)
+	worlds, errs := join(t, []Launch{{Rank: 0, Size: 3, Coordinator: at}, {Rank: 1, Size: 3, Coordinator: at}, {Rank: 2, Size: 3, Coordinator: at}}, time.Second)
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+	here, there := net.Pipe() // whose other end is not read
+	defer there.Close()
+	deaf := &World{rank: 0, size: 2, connections: []*connection{nil, newConnection(here)}, box: newMailbox()}
+	deaf.start(100 * time.Millisecond)
+	var all sync.WaitGroup
+	for w, rank := range map[*World]int{worlds[0]: 2, worlds[1]: 2, deaf: 1} {
+		all.Go(func() {
+			var lost *comm.RankError
+			if err := w.Close(); !errors.As(err, &lost) || lost.Rank != rank || !errors.Is(err, liveness.ErrStalled) {
+				t.Errorf("got %v, want that of rank %d", err, rank)
+			}
+		})
+	}
+	all.Wait()
+	if err := worlds[2].Close(); err != nil {
+		t.Errorf("after all others have left: %v", err)
+	}
+}
+
+// A rank that dies while others leave is an error of those.
+func TestCloseBesideLostRank(t *testing.T) {
+	at := freeAddress(t)
+	worlds, errs := join(t, []Launch{{Rank: 0, Size: 2, Coordinator: at}, {Rank: 1, Size: 2, Coordinator: at}}, time.Minute)
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+	if err := worlds[1].connections[0].Close(); err != nil {
+		t.Fatal(err)
+	}
+	var lost *comm.RankError
+	if err := worlds[0].Close(); !errors.As(err, &lost) || lost.Rank != 1 || errors.Is(err, liveness.ErrStalled) {
+		t.Errorf("got %v, want that rank 1 was lost", err)
+	}
 }

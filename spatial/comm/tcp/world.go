@@ -63,22 +63,27 @@ func (w *World) Rank() int { return w.rank }
 // Size returns the number of processes in the job.
 func (w *World) Size() int { return w.size }
 
-// Close leaves the job. All processes call it after their last message; it waits for all of them.
+// Close leaves the job. All processes call it after their last message; it waits for all of them, at most for twice the stall
+// timeout, and then leaves without the others.
+//
+// Errors: those of liveness.Monitor.LeaveTogether; closing a connection.
 func (w *World) Close() error {
-	w.LeaveTogether()
+	err := w.LeaveTogether()
 	w.leaving.Store(true)
 	for _, c := range w.connections {
 		if c != nil {
 			c.close()
 		}
 	}
-	w.writers.Wait()
-	var err error
+	if err == nil { // else a rank may not read any more
+		w.writers.Wait()
+	}
 	for _, c := range w.connections {
 		if c != nil {
 			err = errors.Join(err, c.Close())
 		}
 	}
+	w.writers.Wait()
 	w.readers.Wait()
 	return err
 }
