@@ -151,7 +151,7 @@ func ReadCheckedData(ctx context.Context, c *config.TrainConfig, forecastFiles, 
 		held = append(held, &store.Sample{Forecast: forecasts[slices.Index(selected.Inits, init)]})
 	}
 	if len(analysisFiles) > 0 {
-		if held, err = d.readAnalyses(ctx, c, open, in, analysisFiles, held, &read); err != nil {
+		if held, err = d.readAnalyses(ctx, c, openFiles{open, in, analysisFiles}, held, &read); err != nil {
 			return nil, err
 		}
 	}
@@ -215,20 +215,27 @@ func ReadSplit(ctx context.Context, c *config.TrainConfig) (ensemble.Split, erro
 	return setup.ApplySplit(c.Data.Split, selected.Inits)
 }
 
+// openFiles are the opened forecasts of a training, the files of its analyses, and what opens them.
+type openFiles struct {
+	open      input.Opener
+	forecasts *fio.Input
+	analyses  []string
+}
+
 // readAnalyses reads the analyses of the valid times of all samples at the target leads. It returns the
 // samples with a value in any of them; the others leave the split. read counts the bytes that this rank read.
 //
 // Errors: exit 65 if no analysis of a variable has a value, or a part of the split has none left.
-func (d *Data) readAnalyses(ctx context.Context, c *config.TrainConfig, open input.Opener, forecasts *fio.Input, files []string, to []*store.Sample, read *loader.Count) ([]*store.Sample, error) {
-	in, err := open(ctx, files, input.ReaderOptions(c, false))
+func (d *Data) readAnalyses(ctx context.Context, c *config.TrainConfig, from openFiles, to []*store.Sample, read *loader.Count) ([]*store.Sample, error) {
+	in, err := from.open(ctx, from.analyses, input.ReaderOptions(c, false))
 	if err != nil {
 		return nil, err
 	}
 	defer in.Close()
-	if err := input.CheckUsable(in, files); err != nil {
+	if err := input.CheckUsable(in, from.analyses); err != nil {
 		return nil, err
 	}
-	if err := input.CheckNamingOf(ctx, c, open, forecasts, in); err != nil {
+	if err := input.CheckNamingOf(ctx, c, from.open, from.forecasts, in); err != nil {
 		return nil, err
 	}
 	var inits []ensemble.Init
