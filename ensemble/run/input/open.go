@@ -6,18 +6,23 @@ import (
 
 	"github.com/ensemble-weather/ensemble/ensemble/team"
 	fio "github.com/ensemble-weather/ensemble/io"
+	"github.com/ensemble-weather/ensemble/io/decode"
 )
 
 // Opener opens input files, as fio.Open does.
 type Opener func(ctx context.Context, paths []string, o fio.Options) (*fio.Input, error)
 
 // OpenerOf returns the opener of the ranks of a team: rank 0 reads the metadata of files and sends the index to the others. All
-// ranks call it with the same arguments, and have the same error.
-func OpenerOf(ranks *team.Team) Opener {
-	if ranks == nil {
-		return fio.Open
-	}
+// ranks call it with the same arguments, and have the same error. All files are decoded by the children of pool; with nil, each
+// Input has its own.
+func OpenerOf(ranks *team.Team, pool *decode.Pool) Opener {
 	return func(ctx context.Context, paths []string, o fio.Options) (in *fio.Input, err error) {
+		if o.Pool == nil {
+			o.Pool = pool
+		}
+		if ranks == nil {
+			return fio.Open(ctx, paths, o)
+		}
 		if err := ranks.AgreeOnError(nil); err != nil { // a rank that failed before is here too
 			return nil, err
 		}

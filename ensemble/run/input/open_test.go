@@ -52,7 +52,7 @@ func TestOpenTogether(t *testing.T) {
 		}
 		defer alone.Close()
 		if err := comm.Run(2, comm.Parallel, func(c *comm.Comm) error {
-			in, err := OpenerOf(team.New(c))(context.Background(), files, o)
+			in, err := OpenerOf(team.New(c), nil)(context.Background(), files, o)
 			if err != nil {
 				return err
 			}
@@ -121,14 +121,14 @@ func TestOpenTogetherFails(t *testing.T) {
 		code exit.Code
 	}{
 		"absent": {func(ranks *team.Team, _ int) error {
-			_, err := OpenerOf(ranks)(context.Background(), []string{file + ".no"}, fio.Options{})
+			_, err := OpenerOf(ranks, nil)(context.Background(), []string{file + ".no"}, fio.Options{})
 			return err
 		}, exit.NotYet},
 		"before": {func(ranks *team.Team, rank int) error {
 			if rank == 1 {
 				return ranks.AgreeOnError(failed)
 			}
-			_, err := OpenerOf(ranks)(context.Background(), []string{file}, fio.Options{})
+			_, err := OpenerOf(ranks, nil)(context.Background(), []string{file}, fio.Options{})
 			return err
 		}, exit.BadData},
 	} {

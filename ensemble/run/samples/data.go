@@ -14,6 +14,7 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/manifest"
 	fio "github.com/ensemble-weather/ensemble/io"
+	"github.com/ensemble-weather/ensemble/io/decode"
 	"github.com/ensemble-weather/ensemble/io/loader"
 	"github.com/ensemble-weather/ensemble/io/store"
 )
@@ -91,7 +92,12 @@ func ReadCheckedData(ctx context.Context, c *config.TrainConfig, forecastFiles, 
 		return openStore(ctx, c, ranks, suffices)
 	}
 	d := &Data{Axes: setup.ReadAxes(c), Ranks: ranks}
-	open := input.OpenerOf(ranks)
+	pool, err := decodingPool(ranks, forecastFiles, analysisFiles)
+	if err != nil {
+		return nil, err
+	}
+	defer pool.Close()
+	open := input.OpenerOf(ranks, pool)
 	in, err := open(ctx, forecastFiles, input.ReaderOptions(c, true))
 	if err != nil {
 		return nil, err
@@ -145,12 +151,27 @@ func ReadCheckedData(ctx context.Context, c *config.TrainConfig, forecastFiles, 
 		held = append(held, &store.Sample{Forecast: forecasts[slices.Index(selected.Inits, init)]})
 	}
 	if len(analysisFiles) > 0 {
-		if held, err = d.readAnalyses(ctx, c, in, analysisFiles, held, &read); err != nil {
+		if held, err = d.readAnalyses(ctx, c, openFiles{open, in, analysisFiles}, held, &read); err != nil {
 			return nil, err
 		}
 	}
 	d.AssignSamples(loader.NewInMemory(held, SampleBytes(held), read), len(analysisFiles) > 0)
 	return d, nil
+}
+
+// decodingPool returns a pool whose children may read all files: the start of a child takes as long as the decoding of hundreds of
+// small fields, and one without the folder of a file is replaced.
+//
+// Errors: exit 69 without the decoding program, on all ranks.
+func decodingPool(ranks *team.Team, files ...[]string) (*decode.Pool, error) {
+	pool, err := decode.NewPool(decode.Options{})
+	if err == nil {
+		err = pool.Announce(slices.Concat(files...))
+	}
+	if err = ranks.AgreeOnError(err); err != nil && pool != nil {
+		pool.Close()
+	}
+	return pool, err
 }
 
 // ReadSplit returns the split of a training from the indexes of its files or from its sample store, without reading fields.
@@ -194,21 +215,27 @@ func ReadSplit(ctx context.Context, c *config.TrainConfig) (ensemble.Split, erro
 	return setup.ApplySplit(c.Data.Split, selected.Inits)
 }
 
+// openFiles are the opened forecasts of a training, the files of its analyses, and what opens them.
+type openFiles struct {
+	open      input.Opener
+	forecasts *fio.Input
+	analyses  []string
+}
+
 // readAnalyses reads the analyses of the valid times of all samples at the target leads. It returns the
 // samples with a value in any of them; the others leave the split. read counts the bytes that this rank read.
 //
 // Errors: exit 65 if no analysis of a variable has a value, or a part of the split has none left.
-func (d *Data) readAnalyses(ctx context.Context, c *config.TrainConfig, forecasts *fio.Input, files []string, to []*store.Sample, read *loader.Count) ([]*store.Sample, error) {
-	open := input.OpenerOf(d.Ranks)
-	in, err := open(ctx, files, input.ReaderOptions(c, false))
+func (d *Data) readAnalyses(ctx context.Context, c *config.TrainConfig, from openFiles, to []*store.Sample, read *loader.Count) ([]*store.Sample, error) {
+	in, err := from.open(ctx, from.analyses, input.ReaderOptions(c, false))
 	if err != nil {
 		return nil, err
 	}
 	defer in.Close()
-	if err := input.CheckUsable(in, files); err != nil {
+	if err := input.CheckUsable(in, from.analyses); err != nil {
 		return nil, err
 	}
-	if err := input.CheckNamingOf(ctx, c, open, forecasts, in); err != nil {
+	if err := input.CheckNamingOf(ctx, c, from.open, from.forecasts, in); err != nil {
 		return nil, err
 	}
 	var inits []ensemble.Init
