@@ -18,8 +18,9 @@ func productsCommand(a *app) *cobra.Command {
 		Short: "Decide about initialisations, and remove old products",
 		Long: "Decide about the initialisations of a running service: accept or dismiss input\n" +
 			"that changed after the products were issued, retry a failed initialisation, or\n" +
-			"acknowledge a failed, degraded or late one, which ends its alerts. A decision is\n" +
-			"a file in the product directory that the service reads at its next scan.\n" +
+			"acknowledge a failed, degraded or late one, or a delivery that was given up,\n" +
+			"which ends the alerts. A decision is a file in the product directory that the\n" +
+			"service reads at its next scan.\n" +
 			"`prune` removes the products of old initialisations.",
 		Example: "  ensemble products accept 2026010100 --out products\n" +
 			"  ensemble products acknowledge 2026010112 --out products\n" +
@@ -39,6 +40,9 @@ func productsCommand(a *app) *cobra.Command {
 		decisionCommand(a, serve.Acknowledge, "End the alerts on an initialisation",
 			"End the alerts on a failed, degraded or late initialisation. Its state stays.\n"+
 				"Another failure, or one of other input, raises them again."),
+		decisionCommand(a, serve.AcknowledgeDelivery, "End the alerts on a delivery that was given up",
+			"End the alerts on the delivery of products that was given up. A service that is\n"+
+				"reloaded or restarted attempts it again; the alerts return for other products."),
 		productsPrune(a))
 }
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -58,7 +59,7 @@ func awaitSaved(t *testing.T, out string, status func() []byte) {
 			return false
 		}
 		return slices.EqualFunc(saved.Inits, shown.Inits, func(a, b serve.InitStatus) bool {
-			return a.Name == b.Name && a.State == b.State && a.Revision == b.Revision
+			return a.Name == b.Name && a.State == b.State && a.Revision == b.Revision && a.Undelivered == b.Undelivered
 		})
 	})
 }
@@ -218,6 +219,35 @@ func TestServeAcknowledge(t *testing.T) {
 	}
 	s.decide(exit.OK, "retry "+name(day), "retry", day)
 	s.await(day, "issued", "")
+}
+
+// TestServeAcknowledgeDelivery: a delivery that was given up is acknowledged, also beside a dismissal, which stays. A restart
+// attempts it again; other products are another delivery.
+func TestServeAcknowledgeDelivery(t *testing.T) {
+	s := startScheduled(t, lastDay.Add(time.Hour), "serve.on_issue.command=[/bin/false]", "serve.on_issue.retry_for=1s", "serve.retry_delay=0.5s")
+	given := func(n int) {
+		t.Helper()
+		s.awaitMetrics(fmt.Sprintf(`ensemble_hook_undelivered{state="abandoned"} %d`, n), `ensemble_hook_undelivered{state="pending"} 0`)
+	}
+	s.put("in/0.grib2", join(cycle(lastDay)...))
+	s.await(lastDay, "issued", "")
+	given(1)
+	s.put("in/0.grib2", join(warmer(lastDay, 0.5)...))
+	s.await(lastDay, "kept", "")
+	s.decide(exit.OK, "", "dismiss", lastDay)
+	s.await(lastDay, "issued", "dismissed")
+	s.decide(exit.No, "not late or degraded or failed; end the alerts on its delivery with acknowledge-delivery", "acknowledge", lastDay)
+	s.decide(exit.OK, "acknowledge-delivery "+name(lastDay), "acknowledge-delivery", lastDay)
+	given(0)
+	s.await(lastDay, "issued", "dismissed")
+	s.decide(exit.No, "or it was acknowledged", "acknowledge-delivery", lastDay)
+	if page := s.get("/"); !strings.Contains(page, "given up, acknowledged") || strings.Contains(page, "The hook was given up") {
+		t.Errorf("the page: %s", page)
+	}
+	day := s.at(1, time.Hour)
+	s.put("in/1.grib2", join(cycle(day)...))
+	s.await(day, "issued", "")
+	given(1)
 }
 
 // TestServeUnusableInput: products stay and count as issued while their input is sent again, and if it cannot be used at

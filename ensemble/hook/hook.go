@@ -44,8 +44,9 @@ type Hook struct {
 	delay   time.Duration
 	to      receiver // nil: no hook
 	records map[string]*record
-	unread  []string        // names of records that are to be compared with the products
-	started map[string]bool // names for which Issuing was called
+	unread  []string          // names of records that are to be compared with the products
+	started map[string]bool   // names for which Issuing was called
+	closed  map[string]string // of Acknowledge
 }
 
 // receiver is what is called.
@@ -366,12 +367,20 @@ func (h *Hook) write() {
 	}
 }
 
+// Acknowledge sets the deliveries whose end without success operators have acknowledged: identifiers of products by names of
+// initialisations. They remain given up, but do not count.
+func (h *Hook) Acknowledge(ids map[string]string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.closed = ids
+}
+
 // Status describes the open deliveries of a hook.
 type Status struct {
 	Calls     string     `json:"calls"`     // "command" or "webhook"
 	Pending   int        `json:"pending"`   // deliveries that are attempted again
-	Abandoned int        `json:"abandoned"` // deliveries that were given up
-	Open      []Delivery `json:"open"`      // both, the newest initialisations first; at most maxOpen
+	Abandoned int        `json:"abandoned"` // deliveries that were given up, which no operator has acknowledged
+	Open      []Delivery `json:"open"`      // these and acknowledged ones, the newest initialisations first; at most maxOpen
 }
 
 // maxOpen is the largest number of deliveries that a Status lists.
@@ -381,7 +390,7 @@ const maxOpen = 100
 type Delivery struct {
 	Name        string     `json:"name"` // of the initialisation
 	ID          string     `json:"id"`
-	State       string     `json:"state"` // Pending or Abandoned
+	State       string     `json:"state"` // Pending, Abandoned or Acknowledged
 	Since       time.Time  `json:"since"`
 	Attempts    int        `json:"attempts"`               // failed ones
 	NextAttempt *time.Time `json:"next_attempt,omitempty"` // nil: at once, or none
@@ -407,9 +416,12 @@ func (h *Hook) Status() *Status {
 			continue
 		}
 		d := Delivery{Name: name, ID: r.ID, State: r.State, Since: r.Since, Attempts: r.Attempts, Why: r.Why}
-		if r.State == Abandoned {
+		switch {
+		case r.State == Abandoned && h.closed[name] == r.ID:
+			d.State = Acknowledged
+		case r.State == Abandoned:
 			s.Abandoned++
-		} else {
+		default:
 			s.Pending++
 			if !r.next.IsZero() {
 				next := r.next.UTC()

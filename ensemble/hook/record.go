@@ -15,12 +15,14 @@ import (
 // recordSchema identifies the file of records.
 const recordSchema = "ensemble.hook/1"
 
-// States of a delivery.
+// States of a delivery. Acknowledged is no state of a record: it depends on a decision.
 const (
 	known     = "known"     // not published by a service with this hook, or not published yet: not delivered
 	Pending   = "pending"   // to be delivered
 	delivered = "delivered" // accepted by the receiver
 	Abandoned = "abandoned" // given up
+
+	Acknowledged = "acknowledged" // given up, which an operator has acknowledged
 )
 
 // record is what is known of the products of an initialisation.

@@ -30,10 +30,14 @@ const (
 	Dismiss     Action = "dismiss"     // leave kept products as they are, whatever the new input
 	Retry       Action = "retry"       // attempt a failed initialisation at once
 	Acknowledge Action = "acknowledge" // end the alerts on a failed, degraded or late initialisation
+
+	AcknowledgeDelivery Action = "acknowledge-delivery" // end the alerts on a delivery that was given up
 )
 
-// Decision is the decision of an operator about an initialisation, in the file DIR/.serve/decisions/NAME.json. A service
-// reads it at its next scan, and after a restart. It applies as long as the initialisation has this revision.
+// Decision is the decision of an operator about an initialisation, in the file DIR/.serve/decisions/NAME.json, or about a
+// delivery of its products, in NAME.delivery.json: neither replaces the other. A service
+// reads it at its next scan, and after a restart. It applies as long as the initialisation has this revision; for a delivery
+// that is the identifier of its products.
 type Decision struct {
 	Schema   string    `json:"schema"` // decisionSchema
 	Init     string    `json:"init"`   // name of the initialisation
@@ -54,14 +58,25 @@ type knownInits struct {
 	Inits  []InitStatus `json:"inits"`
 }
 
+// deliverySuffix follows the name of an initialisation in the name of a decision about its delivery.
+const deliverySuffix = ".delivery"
+
+// record returns the name of the decision, without the extension of its file.
+func (d *Decision) record() string {
+	if d.Action == AcknowledgeDelivery {
+		return d.Init + deliverySuffix
+	}
+	return d.Init
+}
+
 // decisionsDir is the folder of decisions below a product directory.
 func decisionsDir(out string) string { return filepath.Join(out, stateDir, "decisions") }
 
 // initsFile is the file of knownInits below a product directory.
 func initsFile(out string) string { return filepath.Join(out, stateDir, "inits.json") }
 
-// Decide records a decision about an initialisation for the service with the product directory out. It replaces an
-// earlier one about the same initialisation, which it returns (nil: none). The service need not run.
+// Decide records a decision about an initialisation, or its delivery, for the service with the product directory out. It
+// replaces an earlier one about the same, which it returns (nil: none). The service need not run.
 //
 // Errors: exit 66 if no service knows the initialisation; exit 1 if its state has nothing to decide in this way; exit 73
 // if the directory cannot be written, or another process decides at the same moment.
@@ -82,28 +97,36 @@ func Decide(out string, init time.Time, action Action) (made, earlier *Decision,
 		return nil, nil, err
 	}
 	defer func() { err = errors.Join(err, lock.Release()) }()
-	path := filepath.Join(dir, status.Name+".json")
+	made = &Decision{Schema: decisionSchema, Init: status.Name, Action: action, Revision: status.Revision, Time: time.Now().UTC().Round(0)}
+	if action == AcknowledgeDelivery {
+		made.Revision = status.Undelivered
+	}
+	path := filepath.Join(dir, made.record()+".json")
 	if err := atomicfile.RemoveTemporary(dir, filepath.Base(path)); err != nil { // of a killed command
 		return nil, nil, exit.CreateError(dir, err)
 	}
 	earlier, _ = readDecision(path) // a damaged one is replaced
-	made = &Decision{Schema: decisionSchema, Init: status.Name, Action: action, Revision: status.Revision, Time: time.Now().UTC().Round(0)}
 	return made, earlier, jsonfile.Write(path, made)
 }
 
 // undecidable is why an action does not apply to an initialisation; "" if it does.
 func (i *InitStatus) undecidable(action Action) string {
-	if action == Accept {
-		switch {
-		case i.CanAccept:
-			return ""
-		case i.State == kept:
-			return "its new input cannot be used: " + i.Why
-		}
+	switch {
+	case action == Accept && i.CanAccept:
+		return ""
+	case action == Accept && i.State == kept:
+		return "its new input cannot be used: " + i.Why
+	case action == Accept:
 		return "it is " + i.State + ", and no other input has come since it was issued"
+	case action == AcknowledgeDelivery && i.Undelivered == "":
+		return "no delivery of it was given up, or it was acknowledged"
+	case action == AcknowledgeDelivery:
+		return ""
 	}
 	states := map[Action][]string{Dismiss: {kept}, Retry: {failed}, Acknowledge: acknowledgeable}[action]
 	switch {
+	case action == Acknowledge && i.Undelivered != "" && !slices.Contains(states, i.State):
+		return "it is " + i.State + ", not " + strings.Join(states, " or ") + "; end the alerts on its delivery with " + string(AcknowledgeDelivery)
 	case !slices.Contains(states, i.State):
 		return "it is " + i.State + ", not " + strings.Join(states, " or ")
 	case action == Acknowledge && i.Acknowledged != nil:
@@ -152,7 +175,7 @@ func readDecision(path string) (*Decision, error) {
 	return d, nil
 }
 
-// readDecisions reads all decisions below a product directory, by initialisation, and the errors of those that cannot be
+// readDecisions reads all decisions below a product directory, by Decision.record, and the errors of those that cannot be
 // read.
 func readDecisions(out string) (map[string]Decision, error) {
 	files, err := filesystem.ReadDir(decisionsDir(out))
@@ -162,7 +185,7 @@ func readDecisions(out string) (map[string]Decision, error) {
 	all := map[string]Decision{}
 	for _, f := range files {
 		name, isDecision := strings.CutSuffix(f.Name(), ".json")
-		if !isDecision || !initNamePattern.MatchString(name) {
+		if !isDecision || !initNamePattern.MatchString(strings.TrimSuffix(name, deliverySuffix)) {
 			continue // leases, temporary files
 		}
 		d, rerr := readDecision(filepath.Join(decisionsDir(out), f.Name()))
@@ -201,10 +224,17 @@ func (u *issuer) updateDecisions() {
 	}
 	for name, d := range all {
 		if d != u.decisions[name] {
-			u.log.Info("decided", "init", name, "action", string(d.Action), "at", d.Time.Format(time.RFC3339))
+			u.log.Info("decided", "init", d.Init, "action", string(d.Action), "at", d.Time.Format(time.RFC3339))
 		}
 	}
 	u.change(func() { u.decisions = all })
+	closed := map[string]string{}
+	for _, d := range all {
+		if d.Action == AcknowledgeDelivery {
+			closed[d.Init] = d.Revision
+		}
+	}
+	u.hook.Acknowledge(closed)
 }
 
 // removeDecisions removes old decisions about initialisations that are neither in the input nor in the schedule and have
@@ -216,7 +246,7 @@ func (u *issuer) removeDecisions() {
 	}
 	age := max(u.o.Service.MaxAge, statusHistory)
 	for name, d := range u.decisions {
-		if known[name] || u.isPublished(name) || u.now().Sub(d.Time) < age {
+		if known[d.Init] || u.isPublished(d.Init) || u.now().Sub(d.Time) < age {
 			continue
 		}
 		if err := filesystem.Remove(filepath.Join(decisionsDir(u.o.Predict.Out), name+".json")); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -228,8 +258,8 @@ func (u *issuer) removeDecisions() {
 // saveInits writes the list of initialisations for Decide, if their states or revisions changed.
 func (u *issuer) saveInits() {
 	list := append([]InitStatus{}, u.statuses()...) // not nil: an empty one is written once
-	key := func(i InitStatus) [4]string {
-		return [4]string{i.Name, i.State, i.Revision, fmt.Sprint(i.Acknowledged != nil)}
+	key := func(i InitStatus) [5]string {
+		return [5]string{i.Name, i.State, i.Revision, fmt.Sprint(i.Acknowledged != nil), i.Undelivered}
 	}
 	if u.savedInits != nil && slices.EqualFunc(list, u.savedInits, func(a, b InitStatus) bool { return key(a) == key(b) }) {
 		return

@@ -54,10 +54,12 @@ func TestDecide(t *testing.T) {
 		{InitStatus{State: kept, Why: "it cannot be used"}, []Action{Dismiss}},
 		{InitStatus{State: kept, CanAccept: true}, []Action{Accept, Dismiss}},
 		{InitStatus{State: issued, CanAccept: true}, []Action{Accept}}, // dismissed before
+		{InitStatus{State: issued, Undelivered: "p"}, []Action{AcknowledgeDelivery}},
+		{InitStatus{State: degraded, Undelivered: "p"}, []Action{Acknowledge, AcknowledgeDelivery}},
 	} {
 		c.status.Name, c.status.Revision = "2026010100", "r"
 		known(t, out, c.status)
-		for _, a := range []Action{Accept, Dismiss, Retry, Acknowledge} {
+		for _, a := range []Action{Accept, Dismiss, Retry, Acknowledge, AcknowledgeDelivery} {
 			code := exit.No
 			for _, fit := range c.fit {
 				if fit == a {
@@ -68,7 +70,8 @@ func TestDecide(t *testing.T) {
 		}
 	}
 	all, err := readDecisions(out)
-	if d := all["2026010100"]; err != nil || len(all) != 1 || d.Action != Accept || d.Revision != "r" || d.Schema != decisionSchema {
+	d, of := all["2026010100"], all["2026010100"+deliverySuffix]
+	if err != nil || len(all) != 2 || d.Action != Acknowledge || d.Revision != "r" || d.Schema != decisionSchema || of.Action != AcknowledgeDelivery || of.Revision != "p" || of.Init != d.Init {
 		t.Errorf("%+v, %v", all, err)
 	}
 	if err := os.WriteFile(initsFile(out), []byte("{}"), 0o644); err != nil {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/ensemble/hook"
 	"github.com/ensemble-weather/ensemble/ensemble/run/predict"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/humanise"
@@ -28,6 +29,7 @@ type InitStatus struct {
 	InputChanged bool       `json:"input_changed,omitempty"` // kept: its input changed after it was issued, and no operator decided
 	CanAccept    bool       `json:"can_accept,omitempty"`    // products of its new input or model can replace those that exist
 	Acknowledged *time.Time `json:"acknowledged,omitempty"`  // when an operator acknowledged this state
+	Undelivered  string     `json:"undelivered,omitempty"`   // identifier of products whose delivery was given up, which no operator acknowledged
 	Revision     string     `json:"revision,omitempty"`      // of what operators decide about: another input, model or failure is another revision
 }
 
@@ -162,6 +164,9 @@ func (s *state) statuses() []InitStatus {
 			list = append(list, s.statusWithoutInput(name))
 		}
 	}
+	if h := s.hook.Status(); h != nil {
+		list = s.withUndelivered(list, h.Open)
+	}
 	for i := range list {
 		x := &list[i]
 		if by, ok := schedule.ExpectedBy(initOf(x.Name)); ok {
@@ -178,6 +183,22 @@ func (s *state) statuses() []InitStatus {
 		}
 	}
 	slices.SortStableFunc(list, func(a, b InitStatus) int { return strings.Compare(nameToMinute(b.Name), nameToMinute(a.Name)) })
+	return list
+}
+
+// withUndelivered marks the initialisations whose delivery was given up, and adds those that are not in the list.
+func (s *state) withUndelivered(list []InitStatus, open []hook.Delivery) []InitStatus {
+	for _, d := range open {
+		if d.State != hook.Abandoned {
+			continue
+		}
+		at := slices.IndexFunc(list, func(i InitStatus) bool { return i.Name == d.Name })
+		if at < 0 {
+			at = len(list)
+			list = append(list, s.statusWithoutInput(d.Name))
+		}
+		list[at].Undelivered = d.ID
+	}
 	return list
 }
 

@@ -169,7 +169,7 @@ func newMetrics(version string) *metrics {
 	m.output.free = level("ensemble_output_free_bytes", "Free space of the file system of the products.")
 	m.output.size = level("ensemble_output_size_bytes", "Size of the file system of the products.")
 	m.hook.failures = count("ensemble_hook_failures_total", "Failed attempts to call the hook of serve.on_issue.")
-	m.hook.undelivered = level("ensemble_hook_undelivered", "Initialisations with products for which the hook was not called with success: attempted again (pending) or given up (abandoned).", "state")
+	m.hook.undelivered = level("ensemble_hook_undelivered", "Initialisations with products for which the hook was not called with success: attempted again (pending), or given up and not acknowledged (abandoned).", "state")
 	m.products.lastIssued = level("ensemble_last_success_timestamp_seconds", "Unix time of the last publication; 0: none.")
 	m.products.lastInit = level("ensemble_last_init_timestamp_seconds", "Unix time of the newest initialisation with products, not in the future; 0: none.")
 	m.products.future = level("ensemble_future_inits", "Initialisations with products that are further in the future than serve.max_future.")

@@ -83,7 +83,7 @@ func (s *state) page() desk.Page {
 	if h := s.hook.Status(); h != nil {
 		fact("deliveries", "by %s; %d pending, %d given up", h.Calls, h.Pending, h.Abandoned)
 		if h.Abandoned > 0 {
-			p.Warnings = append(p.Warnings, "The hook was given up for "+humanise.Count(h.Abandoned, "initialisation")+": mend the command or the receiver, then reload the service.")
+			p.Warnings = append(p.Warnings, "The hook was given up for "+humanise.Count(h.Abandoned, "initialisation")+": mend the command or the receiver, then reload the service; or `ensemble products acknowledge-delivery INIT --out "+s.tree.dir+"`.")
 		}
 		if len(h.Open) > 0 {
 			p.Tables = append(p.Tables, deliveryTable(h.Open))
@@ -170,10 +170,10 @@ func deliveryTable(open []hook.Delivery) report.Table {
 		switch {
 		case d.NextAttempt != nil:
 			next = formatMinute(*d.NextAttempt)
-		case d.State == hook.Abandoned:
+		case d.State != hook.Pending:
 			next = "none"
 		}
-		t.Rows = append(t.Rows, []string{formatMinute(initOf(d.Name)), map[bool]string{true: "given up", false: "pending"}[d.State == hook.Abandoned], formatMinute(d.Since), strconv.Itoa(d.Attempts), next, d.Why})
+		t.Rows = append(t.Rows, []string{formatMinute(initOf(d.Name)), map[string]string{hook.Pending: "pending", hook.Abandoned: "given up", hook.Acknowledged: "given up, acknowledged"}[d.State], formatMinute(d.Since), strconv.Itoa(d.Attempts), next, d.Why})
 	}
 	return t
 }

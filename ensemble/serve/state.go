@@ -48,7 +48,7 @@ type memberStatistics struct {
 	membersSaved int           // how often they were saved
 }
 
-// ruled is what operators ruled about initialisations, by name.
+// ruled is what operators ruled about initialisations, by name; about deliveries, by Decision.record.
 type ruled struct {
 	decisions map[string]Decision
 	pruned    map[string]time.Time // when products were removed; they may exist again
