@@ -181,7 +181,7 @@ func TestRecordsOfRanks(t *testing.T) {
 	log, runDir := filepath.Join(dir, "mllog.txt"), filepath.Join(dir, "run")
 	if err := traintest.TrainOnRanks(2, func(int) train.Options {
 		return train.Options{Config: demotest.Config(t, f, "train.networks=1", "train.epochs=2", "train.mesh=lon:2", "train.threads=2"), RunDir: runDir, Version: "test",
-			Timing: quality.Options{Log: log, Benchmark: "test", Target: 1e-9}}
+			Timing: quality.Options{Log: log, Benchmark: "ensemble_test", Target: 1e-9}}
 	}); err != nil {
 		t.Fatal(err)
 	}
