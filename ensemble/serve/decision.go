@@ -124,11 +124,12 @@ func (i *InitStatus) undecidable(action Action) string {
 		return ""
 	}
 	states := map[Action][]string{Dismiss: {kept}, Retry: {failed}, Acknowledge: acknowledgeable}[action]
-	switch {
-	case action == Acknowledge && i.Undelivered != "" && !slices.Contains(states, i.State):
-		return "it is " + i.State + ", not " + strings.Join(states, " or ") + "; end the alerts on its delivery with " + string(AcknowledgeDelivery)
-	case !slices.Contains(states, i.State):
-		return "it is " + i.State + ", not " + strings.Join(states, " or ")
+	other := "it is " + i.State + ", not " + strings.Join(states, " or ")
+	switch fits := slices.Contains(states, i.State); {
+	case !fits && action == Acknowledge && i.Undelivered != "":
+		return other + "; end the alerts on its delivery with " + string(AcknowledgeDelivery)
+	case !fits:
+		return other
 	case action == Acknowledge && i.Acknowledged != nil:
 		return "it was acknowledged at " + i.Acknowledged.Format(time.RFC3339)
 	}
