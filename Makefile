@@ -85,6 +85,11 @@ test-python: build setup-test
 kernel:
 	@scripts/setup.sh kernel
 
+.PHONY: kernel-parts
+# What of `make kernel` tests do not have can be fetched; nothing is compiled.
+kernel-parts:
+	@scripts/setup.sh kernel-parts
+
 demo: build
 	bin/ensemble demo
 
