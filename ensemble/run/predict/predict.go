@@ -16,6 +16,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/run/members"
 	"github.com/ensemble-weather/ensemble/ensemble/run/setup"
 	"github.com/ensemble-weather/ensemble/ensemble/team"
+	"github.com/ensemble-weather/ensemble/internal/backoff"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/filesystem"
 	"github.com/ensemble-weather/ensemble/internal/humanise"
@@ -68,6 +69,7 @@ type Clock struct {
 	// later ones, a [Service] refuses them.
 	MaxFuture time.Duration
 	Time      func() time.Time `json:"-"` // nil: that of the machine
+	Pauses    backoff.Clock    `json:"-"` // of pauses between scans and attempts, which Time does not affect
 }
 
 // Now returns the current time.
