@@ -23,7 +23,6 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/serve"
 	"github.com/ensemble-weather/ensemble/internal/backoff"
 	"github.com/ensemble-weather/ensemble/internal/faultfs"
-	"github.com/ensemble-weather/ensemble/internal/manifest"
 	"github.com/ensemble-weather/ensemble/internal/testdecoder"
 	"github.com/ensemble-weather/ensemble/internal/testgrib"
 	"github.com/ensemble-weather/ensemble/internal/testseed"
@@ -515,13 +514,7 @@ func (m *month) checkEnd() {
 		delivered[init] = append(delivered[init], status)
 	}
 	for _, i := range m.model.inits {
-		want := ""
-		switch complete, _ := countMembers(m.model.inputOf(i, m.clock.Now())); {
-		case complete == monthMembers:
-			want = manifest.OK
-		case complete >= 2:
-			want = manifest.Degraded
-		}
+		want := statusOf(m.model.inputOf(i, m.clock.Now()))
 		got := ""
 		if made, err := product.ReadManifest(filepath.Join(m.dir, "out", name(i.init))); err == nil {
 			got = made.Status
@@ -535,6 +528,9 @@ func (m *month) checkEnd() {
 		}
 	}
 	m.Logf("%d initialisations: %v", len(m.model.inits), states)
+	if strings.Contains(m.log.String(), "late: its turn is next") {
+		m.Error("the log has initialisations as late that were issued a moment later")
+	}
 	if left, _ := filepath.Glob(filepath.Join(m.dir, "out", ".*partial*")); left != nil {
 		m.Errorf("left: %q", left)
 	}

@@ -89,17 +89,23 @@ func (m *monthModel) inputOf(i *modelInit, now time.Time) map[int]string {
 	return in
 }
 
-// countMembers returns the numbers of complete members and of members on another grid.
-func countMembers(in map[int]string) (complete, other int) {
+// statusOf returns the status of the products of the readable files, by member; "" if they are refused: those without a control, of
+// fewer than two members, or on another grid.
+func statusOf(in map[int]string) string {
+	complete := 0
 	for _, fault := range in {
-		switch fault {
-		case "":
+		if fault == "" {
 			complete++
-		case "grid":
-			other++
 		}
 	}
-	return complete, other
+	control, arrived := in[0]
+	switch {
+	case !arrived || control != "" || complete < 2:
+		return ""
+	case complete < monthMembers:
+		return manifest.Degraded
+	}
+	return manifest.OK
 }
 
 // step advances the model.
@@ -135,8 +141,8 @@ func (m *monthModel) step(now time.Time) {
 // attempt issues an initialisation if that is due.
 func (m *monthModel) attempt(i *modelInit, now time.Time) {
 	in := m.inputOf(i, now)
-	complete, other := countMembers(in)
-	if len(in) == 0 || complete < monthMembers && now.Before(i.init.Add(monthDeadline)) {
+	status := statusOf(in)
+	if len(in) == 0 || status != manifest.OK && now.Before(i.init.Add(monthDeadline)) {
 		return
 	}
 	if input := fmt.Sprint(in); input != i.input {
@@ -151,13 +157,10 @@ func (m *monthModel) attempt(i *modelInit, now time.Time) {
 	case o != nil && o.what != "killed":
 		i.attempts++
 		i.failed, i.next = true, now.Add(backoff.Delay(time.Minute, time.Hour, i.attempts))
-	case other > 0 || complete < 2:
+	case status == "":
 		i.failed = true
 	default:
-		i.failed, i.products, i.acknowledged = false, manifest.OK, false
-		if complete < monthMembers {
-			i.products = manifest.Degraded
-		}
+		i.failed, i.products, i.acknowledged = false, status, false
 		i.issues = append(i.issues, i.products)
 		i.since = now
 	}

@@ -238,7 +238,6 @@ func (u *issuer) poll(ctx context.Context) error {
 		u.updatePruned()
 		u.updateStarts(starts, unread)
 		u.logMissing()
-		u.logLate()
 		u.logUnscheduled(starts)
 		u.updateAlarms()
 		u.removeDecisions()
@@ -256,6 +255,7 @@ func (u *issuer) poll(ctx context.Context) error {
 			}
 			u.updateStarts(starts, unread)
 		}
+		u.logLate() // after the attempts: one whose turn was next is late no more
 		if !again {
 			return nil
 		}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"time"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
@@ -310,7 +309,7 @@ func (in *openInput) predict(ctx context.Context, init ensemble.Init, first bool
 	}
 	if there != nil {
 		in.p.cleanUp(init)
-		return resultOf(in.p.options.Out, init, there, nil), in.p.completeReference(first)
+		return in.resultOf(init, there, nil), in.p.completeReference(first)
 	}
 	failure := f.waitOpen()
 	if failure != nil && !f.recoverable(failure) {
@@ -318,7 +317,7 @@ func (in *openInput) predict(ctx context.Context, init ensemble.Init, first bool
 	}
 	lock, there, err := in.lock(ctx, init)
 	if err != nil || there != nil {
-		return resultOf(in.p.options.Out, init, there, nil), err
+		return in.resultOf(init, there, nil), err
 	}
 	defer func() { err = errors.Join(err, lock.Release()) }()
 	if f.ranks != nil {
@@ -340,7 +339,7 @@ func (in *openInput) predict(ctx context.Context, init ensemble.Init, first bool
 	if err := in.reportPublished(q, fc, first); err != nil {
 		return r, err
 	}
-	r = resultOf(in.p.options.Out, init, made, slices.DeleteFunc(pub.Warnings, func(w string) bool { return w == in.otherModel || slices.Contains(in.p.unlikeRanks, w) })) // reported once
+	r = in.resultOf(init, made, pub.Warnings)
 	r.Existing = already
 	return r, nil
 }
