@@ -2,6 +2,8 @@ package main
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/ensemble-weather/ensemble/internal/backoff"
@@ -85,6 +87,9 @@ func (m *monthModel) inputOf(i *modelInit, now time.Time) map[int]string {
 				in[s.member] = "unread"
 			}
 		}
+		if !slices.ContainsFunc(slices.Collect(maps.Values(in)), func(fault string) bool { return fault != "unread" }) {
+			return nil // the initialisation of files that were never read is unknown
+		}
 	}
 	return in
 }
@@ -141,8 +146,12 @@ func (m *monthModel) step(now time.Time) {
 // attempt issues an initialisation if that is due.
 func (m *monthModel) attempt(i *modelInit, now time.Time) {
 	in := m.inputOf(i, now)
+	if len(in) == 0 {
+		i.failed, i.input = false, ""
+		return
+	}
 	status := statusOf(in)
-	if len(in) == 0 || status != manifest.OK && now.Before(i.init.Add(monthDeadline)) {
+	if status != manifest.OK && now.Before(i.init.Add(monthDeadline)) {
 		return
 	}
 	if input := fmt.Sprint(in); input != i.input {
