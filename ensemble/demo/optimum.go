@@ -31,12 +31,25 @@ type Optimum struct {
 	Progress func(stage string, done, all int) `json:"-"`
 }
 
+const (
+	defaultFirstYear = 2001
+	defaultYears     = 23
+)
+
+// YearNumbers lists the years of the benchmark, ascending.
+func (o Optimum) YearNumbers() (years []int) {
+	for y := range cmp.Or(o.Years, defaultYears) {
+		years = append(years, cmp.Or(o.FirstYear, defaultFirstYear)+y)
+	}
+	return years
+}
+
 // WithDefaults returns the Optimum with default values for unset fields.
 //
 // Errors: those of Config.WithDefaults; more test years than years; no year, or fewer than two oracle members; two cases with
 // analyses of the same time.
 func (o Optimum) WithDefaults() (Optimum, error) {
-	o.FirstYear, o.Years, o.TestYears, o.OracleMembers = cmp.Or(o.FirstYear, 2001), cmp.Or(o.Years, 23), cmp.Or(o.TestYears, 2), cmp.Or(o.OracleMembers, 100)
+	o.FirstYear, o.Years, o.TestYears, o.OracleMembers = cmp.Or(o.FirstYear, defaultFirstYear), cmp.Or(o.Years, defaultYears), cmp.Or(o.TestYears, 2), cmp.Or(o.OracleMembers, 100)
 	if o.Years < 1 || o.TestYears < 0 || o.TestYears > o.Years {
 		return o, fmt.Errorf("demo: %d years with %d test years: want at least one year, and no more test years than years", o.Years, o.TestYears)
 	}
@@ -229,7 +242,7 @@ func (d *analysisErrors) run(member int, visit func(lead int, psi *state)) {
 //
 // The nature run is integrated from its first day up to the last of the years. Then the cases are computed in parallel.
 //
-// Errors: those of o.WithDefaults, ctx.Err(), and errors of emit.
+// Errors: those of o.WithDefaults; a year without initialisation; ctx.Err(), and errors of emit.
 // Memory: 60 kB per case, and per thread two cases with their oracles, 240 kB per member.
 func GenerateOptimum(ctx context.Context, o Optimum, years []int, emit func(*OptimumCase) error) error {
 	o, err := o.WithDefaults()
@@ -241,6 +254,11 @@ func GenerateOptimum(ctx context.Context, o Optimum, years []int, emit func(*Opt
 		return err
 	}
 	years = slices.Sorted(slices.Values(years))
+	for _, y := range years {
+		if from, to := w.casesOf(y); from == to {
+			return fmt.Errorf("demo: no initialisation in the year %d of a benchmark of %d to %d, every %v", y, o.FirstYear, o.FirstYear+o.Years-1, o.Interval)
+		}
+	}
 	_, last := w.casesOf(years[len(years)-1])
 	if err := w.runAnalyses(ctx, last-1); err != nil {
 		return err

@@ -18,14 +18,6 @@ type OptimumYear struct {
 	Analyses  string   // NetCDF, of all valid times of these initialisations
 }
 
-// YearNumbers lists the years of the benchmark, ascending.
-func (o Optimum) YearNumbers() (years []int) {
-	for y := range o.Years {
-		years = append(years, o.FirstYear+y)
-	}
-	return years
-}
-
 // WriteOptimum generates some years of the benchmark into the folder dir, which must exist:
 // optimum_fc_2001010100.grib2 for each initialisation time, optimum_or_2023010200.grib2 for those with an oracle,
 // optimum_an_2001.nc for the analyses of each year. finished receives each year after its last file is written.
