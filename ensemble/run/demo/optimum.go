@@ -138,8 +138,8 @@ func announce(o OptimumOptions, resolved demo.Optimum, years []int) error {
 	if err != nil {
 		return err
 	}
-	o.Notice(fmt.Sprintf("generating %s (%d initialisations, %d with an oracle of %d members): about %s of processor time, which %s share, and %s",
-		humanise.Count(len(years), "year"), c.Cases, c.Oracles, resolved.OracleMembers, hours(c.Processor.Hours()), humanise.Count(resolved.Threads, "thread"), fmt.Sprintf("%.2g GB", float64(c.Bytes)/1e9)))
+	o.Notice(fmt.Sprintf("generating %s (%s, %d with an oracle of %d members): about %s of processor time, which %s share, and %s",
+		humanise.Count(len(years), "year"), humanise.Count(c.Cases, "initialisation"), c.Oracles, resolved.OracleMembers, hours(c.Processor.Hours()), humanise.Count(resolved.Threads, "thread"), fmt.Sprintf("%.2g GB", float64(c.Bytes)/1e9)))
 	return nil
 }
 

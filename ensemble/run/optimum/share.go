@@ -142,6 +142,17 @@ type Result struct {
 	Shares []Share       `json:"shares"`
 }
 
+// AddUnits adds the units of the targets to the shares.
+func (r *Result) AddUnits(targets []score.Target) {
+	for i := range r.Shares {
+		for _, t := range targets {
+			if t.Variable == r.Shares[i].Variable {
+				r.Shares[i].Unit = t.Unit
+			}
+		}
+	}
+}
+
 // Sections are the tables of the oracle and of the shares.
 func (r *Result) Sections() answer.Sections {
 	return answer.Sections{r.proof(), r.way()}
