@@ -10,7 +10,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble"
 )
 
-// Optimum configures the benchmark with a known optimum (docs/decisions/0048-known-optimum.md). The zero value means
+// Optimum configures the benchmark with a known optimum (docs/decisions/0049-known-optimum.md). The zero value means
 // the defaults.
 //
 // The analyses from which forecasts start are states of one long run of the nature physics. Truth of a case, and each
@@ -193,7 +193,7 @@ type analysisErrors struct {
 	analysis       state   // streamfunction
 }
 
-// Parameters of analysis errors; docs/decisions/0048-known-optimum.md.
+// Parameters of analysis errors; docs/decisions/0049-known-optimum.md.
 const (
 	errorSeedNorm  = 2.0 // m s-1, wind norm of the noise that grows along the nature run
 	errorNoiseNorm = 0.9 // m s-1, wind norm of the noise that is added
