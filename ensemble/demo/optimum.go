@@ -16,7 +16,7 @@ import (
 // The analyses from which forecasts start are states of one long run of the nature physics. Truth of a case, and each
 // member of its oracle, starts from the analysis plus an independent draw of one distribution of analysis errors, and
 // is integrated by the nature physics. Given the analysis, truth and the members are exchangeable: no forecast made
-// from the analysis can have a better expected score than the oracle with infinitely many members.
+// from the analyses can have a better expected score than the oracle with infinitely many members.
 type Optimum struct {
 	Seed          uint64
 	FirstYear     int             // default 2001
@@ -152,7 +152,7 @@ func (o Optimum) report(stage string, done, all int) {
 type optimumForecaster struct {
 	*forecaster
 	optimum *optimumWorld
-	nature  *integrator
+	twin    *integrator // of the nature physics
 }
 
 // newForecaster allocates the buffers of one goroutine.
@@ -163,7 +163,7 @@ func (w *optimumWorld) newForecaster() *optimumForecaster {
 // makeCase computes a case. Only the worker of a case writes its truth.
 func (f *optimumForecaster) makeCase(i int) *OptimumCase {
 	d := f.errorsOf(i)
-	d.run(truthMember, func(l int, psi *state) { f.natural.vorticity(&f.forecaster.nature[i][l], psi) })
+	d.run(truthMember, func(l int, psi *state) { f.natural.vorticity(&f.nature[i][l], psi) })
 	c := &OptimumCase{Case: *f.forecaster.makeCase(i)}
 	fc := c.Forecast
 	if !f.optimum.hasOracle(fc.Init.Year()) {
@@ -183,7 +183,7 @@ func (f *optimumForecaster) makeCase(i int) *OptimumCase {
 }
 
 // analysisErrors is the distribution of the analysis error of one case. All of it follows from the nature run before the
-// analysis: it has no random number that a draw shares with another. A forecaster who knows the analysis therefore knows
+// analysis: it has no random number that a draw shares with another. A forecaster who knows the analyses therefore knows
 // the distribution, and the oracle knows no more.
 type analysisErrors struct {
 	*optimumForecaster
@@ -205,10 +205,10 @@ const (
 // errorsOf prepares the draws of a case.
 func (f *optimumForecaster) errorsOf(i int) *analysisErrors {
 	d := &analysisErrors{optimumForecaster: f, i: i, t: f.t0 + float64(f.offset(i))/4}
-	f.nature.streamfunction(&d.analysis, &f.forecaster.analysis[i])
-	f.nature.streamfunction(&d.before, &f.breeding[i])
+	f.twin.streamfunction(&d.analysis, &f.analysis[i])
+	f.twin.streamfunction(&d.before, &f.breeding[i])
 	d.centre = d.before
-	f.nature.approach(&d.centre, d.t)
+	f.twin.approach(&d.centre, d.t)
 	return d
 }
 
@@ -220,7 +220,7 @@ func (d *analysisErrors) draw(member int) (e state) {
 	d.seed(&e, r)
 	scaleTo(&e, errorSeedNorm)
 	addScaled(&e, &d.before, 1)
-	d.nature.approach(&e, d.t)
+	d.twin.approach(&e, d.t)
 	addScaled(&e, &d.centre, -1)
 	d.mask(&e)
 	d.seed(&n, r)
@@ -234,7 +234,7 @@ func (d *analysisErrors) draw(member int) (e state) {
 func (d *analysisErrors) run(member int, visit func(lead int, psi *state)) {
 	psi := d.draw(member)
 	addScaled(&psi, &d.analysis, 1)
-	d.integrate(d.nature, &psi, d.t, visit)
+	d.integrate(d.twin, &psi, d.t, visit)
 }
 
 // GenerateOptimum computes the cases of some years and calls emit for each of them in order of time. The result depends

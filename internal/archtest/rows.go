@@ -214,6 +214,7 @@ var rows = []row{
 	{"experiments/era5-eda", nil},
 	{"experiments/gcm", nil},
 	{"experiments/mogreps-uk", nil},
+	{"experiments/optimum", nil},
 	{"experiments/small", nil},
 	{"experiments/stations", nil},
 	{"benchmarks", nil},

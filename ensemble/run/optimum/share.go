@@ -24,7 +24,7 @@ const Reference = "emos_grid"
 // of scores S averaged over dates and points. It is 0 for the reference and 1 for the optimum; a system that is worse than the
 // reference is below 0. S_oracle is the oracle's fair CRPS. The interval is paired: all three scores are of the same dates.
 type Share struct {
-	Variant       string       `json:"variant"` // "" for the oracle
+	Variant       string       `json:"variant"`
 	System        string       `json:"system"`
 	Score         string       `json:"score"`
 	Variable      string       `json:"variable"`
@@ -40,55 +40,47 @@ type Share struct {
 	CIHigh        score.Number `json:"ci_high"`
 }
 
-// place identifies the score of a system at an initialisation.
-type place struct{ system, score, variable, level, lead, init string }
+// place is a target at an initialisation.
+type place struct{ variable, level, lead, init string }
 
-// placeOf returns the place of a score.
-func placeOf(d score.DateScore) place {
-	return place{d.System, d.Score, d.Variable, d.Level, d.Lead, d.Init}
+// scoresOf returns the CRPS of a system by place.
+func scoresOf(dates []score.DateScore, system, id string) map[place]float64 {
+	out := map[place]float64{}
+	for _, d := range dates {
+		if d.System == system && (id == "" || d.Score == id) {
+			out[place{d.Variable, d.Level, d.Lead, d.Init}] = float64(d.CRPS)
+		}
+	}
+	return out
 }
 
-// Shares computes the shares of all systems of a variant. seeds are the scores by initialisation of its trainings, oracle
-// those of [Score]. The scores of a system are means over the seeds, and its interval covers them
-// (significance.Bootstrap.IntervalOverSeeds).
+// series is a score of a system on a target.
+type series struct{ system, score, variable, level, lead string }
+
+// Shares computes the shares of all systems of a variant, and of the oracle's members with their plain CRPS. seeds are the
+// scores by initialisation of its trainings, oracle those of [Score]. The scores of a system are means over the seeds, and its
+// interval covers them (significance.Bootstrap.IntervalOverSeeds).
 //
 // Errors: exit 66 if the reference or the oracle was not scored at an initialisation.
 func Shares(variant string, seeds [][]score.DateScore, oracle []score.DateScore, b significance.Bootstrap) ([]Share, error) {
-	fair := map[place]float64{}
-	for _, d := range oracle {
-		if d.Score == score.CRPSFair.ID {
-			at := placeOf(d)
-			at.system, at.score = "", ""
-			fair[at] = float64(d.CRPS)
-		}
-	}
-	type series struct{ system, score, variable, level, lead string }
-	rows := map[series][][][]float64{} // [seed][date]{weight, score, reference, oracle}
+	optimum := scoresOf(oracle, Oracle, score.CRPSFair.ID)
+	members := slices.DeleteFunc(slices.Clone(oracle), func(d score.DateScore) bool { return d.Score != score.CRPSPlain.ID })
+	rows := map[series][][][]float64{} // [seed][date]{weight, weighted scores of system, reference and optimum}
 	var order []series
 	for i, dates := range seeds {
-		reference := map[place]float64{}
-		for _, d := range dates {
-			if d.System == Reference {
-				at := placeOf(d)
-				at.system, at.score = "", ""
-				reference[at] = float64(d.CRPS)
-			}
-		}
-		for _, d := range dates {
+		reference := scoresOf(dates, Reference, "")
+		for _, d := range slices.Concat(dates, members) {
 			if !(d.Weight > 0) {
 				continue
 			}
-			at := placeOf(d)
-			at.system, at.score = "", ""
-			best, known := fair[at]
+			at := place{d.Variable, d.Level, d.Lead, d.Init}
+			best, known := optimum[at]
 			from, fitted := reference[at]
-			if !known || !fitted {
-				what := "the oracle"
-				if known {
-					what = "the baseline " + Reference
-				}
-				return nil, &exit.Error{Code: exit.NotYet, What: "no share of the way to the oracle", At: fmt.Sprintf("%s at %s, lead %s, initialisation %s", d.Variable, d.Level, d.Lead, d.Init),
-					Why: what + " was not scored", Fix: "give `baselines` with " + Reference + " and an oracle of all test dates, or leave out data.oracle"}
+			switch {
+			case !known:
+				return nil, noShare(at, "the oracle")
+			case !fitted:
+				return nil, noShare(at, "the baseline "+Reference)
 			}
 			s := series{d.System, d.Score, d.Variable, d.Level, d.Lead}
 			if rows[s] == nil {
@@ -113,6 +105,12 @@ func Shares(variant string, seeds [][]score.DateScore, oracle []score.DateScore,
 		return cmp.Or(cmp.Compare(a.Variable, b.Variable), cmp.Compare(a.Level, b.Level), cmp.Compare(a.Lead, b.Lead), cmp.Compare(b.CRPS, a.CRPS))
 	})
 	return out, nil
+}
+
+// noShare is the error for a score that is missing.
+func noShare(at place, what string) error {
+	return &exit.Error{Code: exit.NotYet, What: "no share of the way to the oracle", At: fmt.Sprintf("%s at %s, lead %s, initialisation %s", at.variable, at.level, at.lead, at.init),
+		Why: what + " was not scored", Fix: "give `baselines` with " + Reference + " and an oracle of all test dates, or leave out data.oracle"}
 }
 
 // wayTo is the share from weighted sums over dates; missing if the reference is not worse than the oracle.

@@ -45,22 +45,18 @@ func TestShares(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := map[string]float64{Reference: 0, "raw5": -0.4, "network": 0.5}
+	want := map[string]float64{Reference: 0, "raw5": -0.4, "network": 0.5, Oracle: 0.8}
 	for _, x := range all {
 		w := want[x.System]
 		if math.Abs(float64(x.Share)-w) > 1e-12 || x.N != n || x.Variant != "base" || !(x.CILow <= x.Share && x.Share <= x.CIHigh) {
 			t.Errorf("%+v, want share %g within its interval", x, w)
 		}
 	}
-	if len(all) != 3 || all[0].System != "raw5" || all[2].System != "network" {
+	if len(all) != 4 || all[0].System != "raw5" || all[2].System != "network" || all[3].Score != score.CRPSPlain.ID {
 		t.Errorf("%+v", all)
 	}
 	if net := all[2]; !(net.CIHigh-net.CILow > 0.1) {
 		t.Errorf("the interval %g to %g has no part of the seeds", net.CILow, net.CIHigh)
-	}
-	own, err := Shares("", [][]score.DateScore{append(base, dated(Oracle, score.CRPSPlain.ID, swing(0.6, n)...)...)}, oracle, significance.Bootstrap{})
-	if err != nil || math.Abs(float64(own[len(own)-1].Share)-0.8) > 1e-12 {
-		t.Errorf("the oracle's members: %+v, %v", own, err)
 	}
 }
 
