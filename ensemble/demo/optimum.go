@@ -184,7 +184,7 @@ func (f *optimumForecaster) makeCase(i int) *OptimumCase {
 
 // analysisErrors is the distribution of the analysis error of one case. All of it follows from the nature run before the
 // analysis: it has no random number that a draw shares with another. A forecaster who knows the analyses therefore knows
-// the distribution, and the oracle knows no more.
+// the distribution, and the oracle has no other.
 type analysisErrors struct {
 	*optimumForecaster
 	i              int

@@ -220,7 +220,7 @@ func newCaseWriter() *caseWriter {
 	return &caseWriter{forecasts: map[string]*ensemble.Forecast{}, analyses: map[string][]*ensemble.Analysis{}, stop: func() {}}
 }
 
-// A generation that stops in the second year and goes on with three threads and fewer members of the oracle has the same
+// A generation that stops in the second year and continues with three threads and fewer members of the oracle has the same
 // bits as one without a stop on one thread.
 func TestOptimumIsRepeated(t *testing.T) {
 	o := Optimum{Seed: 2, Years: 2, TestYears: 2, Interval: 183 * 24 * time.Hour, Members: 2, OracleMembers: 3, Leads: []ensemble.Lead{0, ensemble.Lead(6 * time.Hour)}, Threads: 1}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/record"
 	"github.com/ensemble-weather/ensemble/ensemble/run/input"
 	"github.com/ensemble-weather/ensemble/ensemble/run/optimum"
@@ -38,16 +39,24 @@ func (d *dataset) filesOf(patterns []string) ([]string, error) {
 	return files, err
 }
 
-// checkOracle checks that the oracle has all test initialisations, before the first training.
+// checkOracle checks that the oracle has all test initialisations, and that each training has the baseline from which the way
+// to the oracle is measured, before the first training.
 //
-// Errors: those of training, samples.Survey and optimum.CheckInits.
+// Errors: those of training, samples.Survey and optimum.CheckInits; exit 64 for a training without the baseline.
 func (o *Options) checkOracle(ctx context.Context, d *dataset) error {
 	if d.oracle == nil {
 		return nil
 	}
-	c, err := o.training(d.folder, trainings(o.Experiment)[0])
-	if err != nil {
-		return err
+	var c *config.TrainConfig
+	for _, t := range trainings(o.Experiment) {
+		var err error
+		if c, err = o.training(d.folder, t); err != nil {
+			return err
+		}
+		if !slices.Contains(c.Train.Baselines, optimum.Reference) {
+			return &exit.Error{Code: exit.Usage, What: "an oracle without the baseline " + optimum.Reference, At: o.Experiment.Config + ", baselines", Why: "the way to the oracle is measured from it",
+				Fix: "add " + optimum.Reference + " to `baselines`, or remove data.oracle"}
+		}
 	}
 	split, _, err := samples.Survey(ctx, c, &ensemble.Grid{})
 	if err != nil {

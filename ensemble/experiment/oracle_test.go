@@ -27,7 +27,7 @@ func optimumExperiment(t *testing.T, change ...string) *experimentfile.Config {
 name: optimum-tiny
 title: "a test"
 config: train.yaml
-set: ["train.networks=1", "train.epochs=1"]
+set: ["train.networks=1", "train.epochs=1", "baselines=[emos,emos_grid]"]
 threads: 1
 seeds: [3]
 data:
@@ -102,10 +102,12 @@ func TestSharesOfTheOptimum(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		change []string
+		code   exit.Code
 		want   string
 	}{
-		{"data without oracle", []string{`["optimum_or_*.grib2"]`, `["oracle_*.grib2"]`}, "oracle_*.grib2"},
-		{"an oracle of some test dates", []string{`["optimum_or_*.grib2"]`, `["optimum_or_200112*.grib2"]`}, "the oracle lacks 5 of 6 test initialisations"},
+		{"no reference", []string{",emos_grid]", "]"}, exit.Usage, "an oracle without the baseline emos_grid"},
+		{"data without oracle", []string{`["optimum_or_*.grib2"]`, `["oracle_*.grib2"]`}, exit.NotYet, "oracle_*.grib2"},
+		{"an oracle of some test dates", []string{`["optimum_or_*.grib2"]`, `["optimum_or_200112*.grib2"]`}, exit.NotYet, "the oracle lacks 5 of 6 test initialisations"},
 	} {
 		bad := o
 		bad.Experiment, bad.data = optimumExperiment(t, c.change...), nil
@@ -114,8 +116,8 @@ func TestSharesOfTheOptimum(t *testing.T) {
 			t.Fatal(err)
 		}
 		o.Dir = bad.Dir
-		if _, err := Run(context.Background(), bad); exit.CodeOf(err) != exit.NotYet || !strings.Contains(fmt.Sprint(err), c.want) {
-			t.Errorf("%s: got %v, want code %d and %q", c.name, err, exit.NotYet, c.want)
+		if _, err := Run(context.Background(), bad); exit.CodeOf(err) != c.code || !strings.Contains(fmt.Sprint(err), c.want) {
+			t.Errorf("%s: got %v, want code %d and %q", c.name, err, c.code, c.want)
 		}
 		if _, err := os.Stat(filepath.Join(bad.Dir, experimentfile.BaseVariant)); err == nil {
 			t.Errorf("%s: something was trained", c.name)
