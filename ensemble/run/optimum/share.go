@@ -171,7 +171,7 @@ func (r *Result) proof() answer.Section {
 		s.Rows = append(s.Rows, []any{targetName(v.Variable, v.Level, v.Lead), v.N, v.Members, v.Value, plain.Value, v.Unit, (plain.Value/v.Value - 1) * score.Number(v.Members), spread.Value,
 			interval(spread.CILow, spread.CIHigh, 1), r.ranks(v), r.coupling(v)})
 	}
-	s.Notes = []string{"Of members of which truth is one more, the third number is 1 (plain CRPS is 1 + 1/members times the fair one, which is that of infinitely many), spread/error is 1, and 5 % of the ranks are outside of their bands."}
+	s.Notes = []string{"Of members of which truth is one more, the third number is 1 (plain CRPS is 1 + 1/members times the fair one, which is that of infinitely many), spread/error is 1, and at most about 5 % of the ranks are outside of their bands."}
 	return s
 }
 
