@@ -129,7 +129,7 @@ var dottedKey = regexp.MustCompile(`(?:^|[^\w./-])((?:data|model|train|climate|c
 // TestPagesKeys: every key of a configuration file that a page names by its path exists in a schema.
 func TestPagesKeys(t *testing.T) {
 	keys := map[string]bool{
-		"data.folder": true, "data.source": true, // of experiment.yaml
+		"data.folder": true, "data.source": true, "data.optimum": true, "data.oracle": true, // of experiment.yaml
 		"members.shape": true, "output.sfc": true, "output.pl": true, // an attribute in Python; names of files
 		"prune.hidden": true, "prune.last": true, "prune.mask": true, "prune.scores": true, // tensors of checkpoints
 	}
