@@ -236,8 +236,11 @@ func updateName(name string, change func(now *Promotion) (*Promotion, error)) er
 		return err
 	}
 	defer lease.Release()
-	if err := atomicfile.RemoveTemporary(name, PromotionFile, promotionsFile); err != nil {
-		return exit.CreateError(name, err)
+	err = lease.Guard(func() error {
+		return exit.CreateError(name, atomicfile.RemoveTemporary(name, PromotionFile, promotionsFile))
+	})
+	if err != nil {
+		return err
 	}
 	now, err := readPromotion(name)
 	if err != nil {
@@ -261,11 +264,13 @@ func updateName(name string, change func(now *Promotion) (*Promotion, error)) er
 			lines = append(lines, line...)
 		}
 	}
-	if err := jsonfile.Write(filepath.Join(name, PromotionFile), next); err != nil { // takes effect here
-		return err
-	}
-	path := filepath.Join(name, promotionsFile)
-	return exit.CreateError(path, atomicfile.WriteFile(path, append(history, lines...)))
+	return lease.Guard(func() error {
+		if err := jsonfile.Write(filepath.Join(name, PromotionFile), next); err != nil { // takes effect here
+			return err
+		}
+		path := filepath.Join(name, promotionsFile)
+		return exit.CreateError(path, atomicfile.WriteFile(path, append(history, lines...)))
+	})
 }
 
 // readPromotion reads what a name points at; nil if nothing yet.
