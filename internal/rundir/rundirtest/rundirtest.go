@@ -2,7 +2,6 @@
 package rundirtest
 
 import (
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -10,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/ensemble-weather/ensemble/internal/faultfs"
+	"github.com/ensemble-weather/ensemble/internal/filesystem"
 	"github.com/ensemble-weather/ensemble/internal/rundir"
 )
 
@@ -40,12 +40,12 @@ func CheckPublished(t *testing.T, dir string, f func()) {
 // isLocked reports whether no process could lock a folder, or one above it up to dir, to take a lease there.
 func isLocked(t *testing.T, dir, folder string) bool {
 	for ; strings.HasPrefix(folder, dir); folder = filepath.Dir(folder) {
-		d, err := os.Open(folder)
+		d, err := filesystem.Open(folder)
 		if err != nil {
 			t.Error(err)
 			return false
 		}
-		err = unix.Flock(int(d.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		err = filesystem.Flock(d, unix.LOCK_EX|unix.LOCK_NB)
 		d.Close()
 		if err != nil {
 			return true
