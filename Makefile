@@ -85,6 +85,11 @@ test-python: build setup-test
 kernel:
 	@scripts/setup.sh kernel
 
+.PHONY: kernel-parts
+# What of `make kernel` tests do not have can be fetched; nothing is compiled.
+kernel-parts:
+	@scripts/setup.sh kernel-parts
+
 demo: build
 	bin/ensemble demo
 
@@ -110,7 +115,7 @@ check: setup-build
 	@scripts/check.sh $(GO) $(BASE)
 
 # Checks that take longer than a change may wait; what they gave is committed: results, and what tests logged.
-check-long: build setup-test lint
+check-long: build setup-test lint kernel-parts
 	set -o pipefail; $(GOTESTSUM) --format standard-verbose -- -p 1 -tags long -run 'TestLong[A-Z]' -timeout 6h ./... | tee build/check-long.log; code=$$?; \
 	  { echo "date $$(date -u +%FT%TZ)"; echo "version $(BUILT)"; echo "machine $$($(GO) env GOOS)/$$($(GO) env GOARCH), $$(nproc) CPUs, $$($(GO) env GOVERSION)"; echo; \
 	    sed -E '/^=== (RUN|PAUSE|CONT|NAME) |^PASS$$|no test(s to run| files)\]?$$/d' build/check-long.log; } >docs/check-long.txt; exit $$code

@@ -6,7 +6,10 @@
 # notebooks; for notebooks also gopls there, and JupyterLab in build/jupyter; and build/venv and build/cylc, Python
 # packages that only tests and the package of clients/python use.
 #
-#   scripts/setup.sh build|test|deb|kernel
+# The stage "kernel-parts" installs nothing for notebooks: it fails if a part of the stage "kernel" that the tests do not have
+# cannot be fetched.
+#
+#   scripts/setup.sh build|test|deb|kernel|kernel-parts
 #
 # Exit: 0 all is installed; 69 this system is unsupported or cannot be changed, with the
 # list of missing packages.
@@ -14,7 +17,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 stage=${1:-build}
-case $stage in build | test | deb | kernel) ;; *) echo "usage: scripts/setup.sh build|test|deb|kernel" >&2; exit 64 ;; esac
+case $stage in build | test | deb | kernel | kernel-parts) ;; *) echo "usage: scripts/setup.sh build|test|deb|kernel|kernel-parts" >&2; exit 64 ;; esac
 
 go_want=1.26.8 # the tool chain that go.mod names
 build_packages=(ca-certificates git make gcc libc6-dev pkg-config libnetcdf-dev libhdf5-dev libeccodes-dev libaec-dev libdeflate-dev libdnnl-dev)
@@ -248,14 +251,31 @@ compiled_cells() {
   fi
 }
 
+# kernel_parts: can gopls, for this Go, and JupyterLab with all that it needs be fetched? The kernel itself is that of the tests.
+kernel_parts() {
+  local needs
+  mkdir -p build
+  needs=$(cd / && GOFLAGS= GOTOOLCHAIN=local "$OLDPWD/build/go/bin/go" list -m -f '{{.GoVersion}}' "golang.org/x/tools/gopls@$gopls_want" 2>"$OLDPWD/build/setup-kernel.log") || {
+    tail -n 15 build/setup-kernel.log >&2
+    fail "gopls $gopls_want cannot be fetched" "see the lines above" "correct gopls_want, or make the module proxy reachable (go env GOPROXY)"
+  }
+  [ "$(printf '%s\n' "$needs" "$go_want" | sort -V | tail -n 1)" = "$go_want" ] ||
+    fail "gopls $gopls_want needs Go $needs" "notebooks have Go $go_want" "correct gopls_want"
+  build/venv/bin/pip install --dry-run --ignore-installed --quiet --disable-pip-version-check -r scripts/requirements-kernel.txt >build/setup-kernel.log 2>&1 || {
+    tail -n 15 build/setup-kernel.log >&2
+    fail "the Python packages of scripts/requirements-kernel.txt cannot be fetched" "see the lines above" "correct the versions, or make PyPI or a mirror reachable (pip config)"
+  }
+}
+
 missing=()
 system_packages
 go_toolchain
+case $stage in test | kernel-parts) python_packages build/venv scripts/requirements-test.txt ;; esac
 if [ "$stage" = test ]; then
-  python_packages build/venv scripts/requirements-test.txt
   python_packages build/cylc scripts/requirements-cylc.txt
 fi
 case $stage in test | kernel) go_kernel ;; esac
+[ "$stage" != kernel-parts ] || kernel_parts
 if [ "$stage" = kernel ]; then
   language_server
   python_packages build/jupyter scripts/requirements-kernel.txt

@@ -48,6 +48,22 @@ func TestDeviatingMember(t *testing.T) {
 	f.made(f.predict(exit.OK, []string{"3 of 4 members are complete; missing: 3"}, slices.Concat(degrade, []string{"--set", "members.expected=4", few})...), "degraded", "0 1 2", "member 3: all of its fields are missing")
 }
 
+// TestExistingWarnsOnce: a warning about the whole input is printed once, also for degraded products that exist.
+func TestExistingWarnsOnce(t *testing.T) {
+	f := faulty(t)
+	c := without(cycle(lastDay), func(m testgrib.Message) bool { return m.Member == 3 })
+	for i := range c {
+		c[i].Process = 99
+	}
+	line := slices.Concat([]string{"predict", "--run-dir", f.run, "--out", filepath.Join(f.dir, "out"), "--threads", "1", "--progress", "none", "--set", "members.expected=4"}, degrade, []string{"--input", f.put("fc.grib2", join(c...))})
+	for range 2 {
+		_, stdout, stderr := call(t, line...)
+		if n := strings.Count(stdout+stderr, "comes from another forecast model"); n != 1 {
+			t.Errorf("%d warnings, want 1:\n%s%s", n, stdout, stderr)
+		}
+	}
+}
+
 // TestOtherInits: files of other initialisations, damaged or incomplete, have no influence on that of --init.
 func TestOtherInits(t *testing.T) {
 	f := faulty(t)

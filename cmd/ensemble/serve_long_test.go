@@ -212,6 +212,7 @@ func TestLongServeReaders(t *testing.T) {
 	short, stop := context.WithTimeout(t.Context(), 30*time.Second)
 	defer stop()
 	other := readers(short, "http://"+at+"/big.nc", whole, 50, 200)
+	nginx := readNginx(t, filepath.Join(out, name), whole)
 	cancel()
 	issuing.Wait()
 	s.awaitLog(`"msg":"issued"`, 1+int(issued.Load()))
@@ -221,6 +222,9 @@ func TestLongServeReaders(t *testing.T) {
 	t.Logf("%d processors, load %s: %d ranges of 1 MiB in a minute (%.0f a second) while %d inits were issued: %d failed; median %s, p99 %s, largest %s; memory %d MiB before, at most %d MiB",
 		runtime.NumCPU(), load, len(own.took), float64(len(own.took))/60, issued.Load(), len(own.failed), own.p(0.5), own.p(0.99), own.p(1), memory>>20, most>>20)
 	t.Logf("Go's plain file server while products are issued, for half a minute, load %s: median %s, p99 %s; ratio of p99 %.2f", loadOf(), other.p(0.5), other.p(0.99), float64(own.p(0.99))/float64(other.p(0.99)))
+	if nginx != nil {
+		t.Logf("nginx while products are issued, for half a minute, load %s: %d failed; median %s, p99 %s; ratio of p99 %.2f", loadOf(), len(nginx.failed), nginx.p(0.5), nginx.p(0.99), float64(own.p(0.99))/float64(nginx.p(0.99)))
+	}
 	for _, why := range own.failed[:min(len(own.failed), 5)] {
 		t.Error(why)
 	}
@@ -230,6 +234,38 @@ func TestLongServeReaders(t *testing.T) {
 	if len(own.took) < 60*200*9/10 {
 		t.Errorf("%d ranges in a minute, want 12000", len(own.took))
 	}
+}
+
+// readNginx measures nginx with the same readers for half a minute; nil if it is not in PATH.
+func readNginx(t *testing.T, dir string, whole []byte) *reading {
+	t.Helper()
+	program, err := exec.LookPath("nginx")
+	if err != nil {
+		t.Log("no nginx in PATH: not compared")
+		return nil
+	}
+	port, at := freePort(t), t.TempDir()
+	conf := filepath.Join(at, "nginx.conf")
+	text := fmt.Sprintf("daemon off; pid %s/pid; error_log %[1]s/error.log; worker_processes 2;\nevents { worker_connections 256; }\nhttp { access_log off; sendfile on; client_body_temp_path %[1]s/b; proxy_temp_path %[1]s/p; fastcgi_temp_path %[1]s/f; uwsgi_temp_path %[1]s/u; scgi_temp_path %[1]s/s; server { listen 127.0.0.1:%[2]s; root %[3]s; } }\n", at, port, dir)
+	if os.Getuid() == 0 {
+		text = "user root; " + text // its workers read the products of this user
+	}
+	if err := os.WriteFile(conf, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(program, "-e", filepath.Join(at, "error.log"), "-c", conf)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = cmd.Process.Signal(syscall.SIGTERM); _ = cmd.Wait() }() // its workers end with it
+	url := "http://127.0.0.1:" + port + "/big.nc"
+	eventually(t, "nginx listens", func() bool {
+		r, err := http.Head(url)
+		return err == nil && r.Body.Close() == nil && r.StatusCode == http.StatusOK
+	})
+	short, stop := context.WithTimeout(t.Context(), 30*time.Second)
+	defer stop()
+	return readers(short, url, whole, 50, 200)
 }
 
 func loadOf() string {

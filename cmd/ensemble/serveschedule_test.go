@@ -68,7 +68,7 @@ func (s *scheduled) serveWith(p predict.Options, set ...string) (stop func()) {
 	if err := os.MkdirAll(in, 0o755); err != nil {
 		s.Fatal(err)
 	}
-	c, err := config.LoadPredict(config.Sources{Set: append(set, "members.poll=0.03s", fmt.Sprintf("serve.listen=[%q]", "unix:"+socket))})
+	c, err := config.LoadPredict(config.Sources{Set: append([]string{"members.poll=0.03s"}, append(set, fmt.Sprintf("serve.listen=[%q]", "unix:"+socket))...)})
 	if err == nil {
 		err = c.CheckService()
 	}
@@ -76,7 +76,7 @@ func (s *scheduled) serveWith(p predict.Options, set ...string) (stop func()) {
 		s.Fatal(err)
 	}
 	p.RunDir, p.Input, p.Out, p.Policy, p.Publish, p.Threads = s.run, []string{in}, out, c.Policy, c.Publishing, 1
-	p.Clock = predict.Clock{Time: func() time.Time { return time.Unix(s.clock.Load(), 0).UTC() }}
+	p.Clock.Time = func() time.Time { return time.Unix(s.clock.Load(), 0).UTC() }
 	ctx, cancel := context.WithCancel(s.Context())
 	ended := make(chan error, 1)
 	go func() {

@@ -228,6 +228,9 @@ func TestSuiteTimes(t *testing.T) {
 		{"ecflow/ensemble.def", ":HH * 100 + 300", "| `300` in the trigger of `start`, for 03:00, at most 500;"},
 		{"ecflow/ensemble.def", "limit predictions 4\n", "| four predictions | limits of the partition"},
 		{"ecflow/init.def", "autocancel 1\n", "is removed a day after its end"},
+		{"ecflow/init.def", "edit TIME_LIMIT 5h", "`predict` after 5 h, `deliver` 1 h, `amend` 16 h |"},
+		{"ecflow/init.def", "edit TIME_LIMIT 1h\n", "`predict` after 5 h, `deliver` 1 h, `amend` 16 h |"},
+		{"ecflow/init.def", "edit TIME_LIMIT 16h", "`predict` after 5 h, `deliver` 1 h, `amend` 16 h |"},
 		{"slurm/submit.sh", "${DUE:=10800}", "`DUE` (10800 s)"},
 		{"slurm/predict.sbatch", "#SBATCH --time=05:00:00\n", "| `predict` and `deliver` after 5 h, `amend` 16 h; then requeued |"},
 		{"slurm/predict.sbatch", "--time=16:00:00", "| `predict` and `deliver` after 5 h, `amend` 16 h; then requeued |"},
@@ -505,4 +508,50 @@ PartitionName=all Nodes=NODE Default=YES OverSubscribe=FORCE:8
 		return err == nil && strings.Contains(out, "idle")
 	})
 	return home
+}
+
+// replaceIn replaces texts of a file of the suites, which must be there.
+func (s *site) replaceIn(file string, pairs ...string) {
+	s.Helper()
+	path := filepath.Join(s.ops, file)
+	text, err := os.ReadFile(path)
+	if err != nil {
+		s.Fatal(err)
+	}
+	for i := 0; i < len(pairs); i += 2 {
+		if !bytes.Contains(text, []byte(pairs[i])) {
+			s.Fatalf("%s has no %q", file, pairs[i])
+		}
+	}
+	if err := os.WriteFile(path, []byte(strings.NewReplacer(pairs...).Replace(string(text))), 0o644); err != nil {
+		s.Fatal(err)
+	}
+}
+
+// TestEcFlowLimit: a step that hangs, and ignores signals, is ended after its time limit with an alarm, and its task is aborted.
+func TestEcFlowLimit(t *testing.T) {
+	s := newSite(t, faulty(t).run, []time.Time{lastDay}, 4)
+	s.deliverAll(s.inits)
+	hang := filepath.Join(s.root, "hang.sh")
+	if err := os.WriteFile(hang, []byte("#!/bin/bash\ntrap '' TERM\nwhile :; do sleep 0.1; done\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	s.prepend("export DELIVER=" + hang + "\n")
+	s.replaceIn("ecflow/init.def", "TIME_LIMIT 1h", "TIME_LIMIT 2s")
+	s.replaceIn("ecflow/include/step.h", "--kill-after=2m", "--kill-after=1s")
+	client := s.ecflowServer()
+	def := filepath.Join(s.root, "site.def")
+	s.run("sh", "-c", "sed -e 's|/usr/share/ensemble/ops|"+s.ops+"|' -e 's|20260101 20361231|"+lastDay.Format("20060102 20060102")+"|' ecflow/ensemble.def >"+def)
+	s.run(client, "--load="+def)
+	s.run(client, "--begin=ensemble")
+	s.until("the end of the step", func() bool {
+		out, _ := s.try(client, "--query", "state", "/ensemble/"+name(lastDay)+"/deliver")
+		return strings.TrimSpace(out) == "aborted"
+	})
+	if !s.alarmed("failed " + name(lastDay)) {
+		t.Errorf("no alarm: %q", s.alarms())
+	}
+	if text, _ := s.try("pgrep", "-f", hang); text != "" {
+		t.Errorf("it still runs: %s", text)
+	}
 }

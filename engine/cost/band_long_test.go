@@ -6,13 +6,13 @@ import "testing"
 
 // TestLongBand: the error of whole steps on setups that the fit did not see, by setup and by network, also against the
 // least times of whole steps, which other processes disturb more. A machine is an instruction set with
-// a number of threads; instruction sets with all their threads are left out as well.
+// a number of threads; instruction sets with all their threads, and processors with all their instruction sets, are left out as well.
 func TestLongBand(t *testing.T) {
 	r := committedRaces(t)
 	for _, c := range []struct {
 		name  string
 		apart func(a, b Setup) bool
-	}{{"setup", SameSetup}, {"instruction set", SameISA}} {
+	}{{"setup", SameSetup}, {"instruction set", SameISA}, {"processor", sameCPU}} {
 		all, err := LeaveOut(r, c.apart)
 		if err != nil {
 			t.Fatal(err)

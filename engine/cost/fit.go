@@ -18,14 +18,19 @@ type sample struct {
 
 // Fit returns the model of races on the setups for which use is true. The coefficients of a kind minimise
 //
-//	Σ ρ((c·x − t)/t)·t,  ρ(r) = r² for |r| < outlier, else outlier·(2|r| − outlier)
+//	Σ ρ((c·x − t)/t)·t + ridge·Σ_i |x_i|²·c_i²,  ρ(r) = r² for |r| < outlier, else outlier·(2|r| − outlier)
 //
 // over its times t: between absolute errors, which the largest operations would decide, and relative ones, which the many small ones
-// would. Other processes have disturbed some times, which therefore count linearly.
+// would. Other processes have disturbed some times, which therefore count linearly. |x_i| is the length of a feature over all times, as
+// it is weighted: features that a machine has in proportion then share their time, where the times of that machine alone would give it to one.
 //
 // Errors: a fit that does not converge.
-// Source: Huber 1964, doi:10.1214/aoms/1177703732, by least squares with weights from the residuals before.
-func Fit(r *Races, use func(Setup) bool) (*Model, error) {
+// Source: Huber 1964, doi:10.1214/aoms/1177703732, by least squares with weights from the residuals before; Hoerl and Kennard 1970,
+// doi:10.1080/00401706.1970.10488634.
+func Fit(r *Races, use func(Setup) bool) (*Model, error) { return fit(r, ridge, use) }
+
+// fit is Fit with a weight of the coefficients.
+func fit(r *Races, ridge float64, use func(Setup) bool) (*Model, error) {
 	by := map[string][]sample{}
 	for _, o := range r.Ops {
 		for k, t := range o.Times {
@@ -42,7 +47,7 @@ func Fit(r *Races, use func(Setup) bool) (*Model, error) {
 		if len(by[kind]) < leastRaces && kind != classOf(kind) {
 			continue
 		}
-		c, err := fitKind(by[kind])
+		c, err := fitKind(by[kind], ridge)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", kind, err)
 		}
@@ -51,17 +56,19 @@ func Fit(r *Races, use func(Setup) bool) (*Model, error) {
 	return m, nil
 }
 
-// The relative error from which a time counts linearly, and the number of least squares problems that approach the minimum.
+// The relative error from which a time counts linearly, the weight of the coefficients themselves, and the number of least squares
+// problems that approach the minimum.
 const (
 	outlier  = 0.2
+	ridge    = 0.01
 	reweight = 12
 )
 
 // fitKind returns the coefficients of the samples of one kind, of which there must be one.
-func fitKind(samples []sample) (c []float64, err error) {
+func fitKind(samples []sample, ridge float64) (c []float64, err error) {
 	c = make([]float64, len(samples[0].x))
 	for range reweight {
-		if c, err = improve(c, samples); err != nil {
+		if c, err = improve(c, samples, ridge); err != nil {
 			return nil, err
 		}
 	}
@@ -69,15 +76,23 @@ func fitKind(samples []sample) (c []float64, err error) {
 }
 
 // improve returns the coefficients that minimise least squares with the weights of others.
-func improve(c []float64, samples []sample) ([]float64, error) {
-	a, b := make([][]float64, len(samples)), make([]float64, len(samples))
+func improve(c []float64, samples []sample, ridge float64) ([]float64, error) {
+	n := len(c)
+	a, b := make([][]float64, len(samples)), make([]float64, len(samples)+n)
+	squares := make([]float64, n)
 	for i, s := range samples {
 		relative := math.Abs(dot(c, s.x)/s.t - 1)
 		w := math.Sqrt(min(1, outlier/relative) / s.t)
-		for _, x := range s.x {
+		for k, x := range s.x {
 			a[i] = append(a[i], w*x)
+			squares[k] += w * x * w * x
 		}
 		b[i] = w * s.t
+	}
+	for k, square := range squares {
+		row := make([]float64, n)
+		row[k] = math.Sqrt(ridge * square)
+		a = append(a, row)
 	}
 	x, err := nonNegative(a, b)
 	for i, v := range x {

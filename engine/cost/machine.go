@@ -237,8 +237,8 @@ func (s Setup) String() string {
 	return fmt.Sprintf("%s %s %s %d", s.Machine.processor(), s.Machine.ISA, s.Precision, s.Rates.Threads)
 }
 
-// far returns the rate of bytes that do not stay in the second caches, for a step with values of this size: between the rates of copies
-// of L3Bytes and of DRAMBytes, in the logarithms.
+// far returns the rate of bytes that do not stay in the second caches, for a step with values and an operation's operands of this size:
+// between the rates of copies of L3Bytes and of DRAMBytes, in the logarithms.
 func (r Rates) far(bytes int64) float64 {
 	share := math.Log(float64(max(bytes, 1))/L3Bytes) / math.Log(float64(DRAMBytes)/L3Bytes)
 	return r.L3 * math.Pow(r.DRAM/r.L3, min(max(share, 0), 1))

@@ -154,7 +154,7 @@ func fitRatios(samples []variantSample) (kinds map[string][]float64, err error) 
 			if c == nil {
 				c = make([]float64, len(some[0].x))
 			}
-			if kinds[kind], err = improve(c, some); err != nil {
+			if kinds[kind], err = improve(c, some, 0); err != nil {
 				return nil, fmt.Errorf("%s: %w", kind, err)
 			}
 		}

@@ -100,8 +100,8 @@ func StepOf(p *engine.Plan) Step {
 const FeatureCount = features
 
 // Features of an operation on a machine: seconds that each kind of work takes at the machine's rate. Bytes count as near, so many as the
-// second caches of the threads hold, and far. Values are also read and written by instructions, as wide as those of elementwise operations.
-// With several threads an operation also wakes them and waits for them.
+// second caches of the threads hold, and far. Values of convolutions are also read and written by instructions, as wide as those of
+// elementwise operations, whose own values count as operations. With several threads an operation also wakes them and waits for them.
 const (
 	features = amounts + 4
 	near     = amounts // the place of moved holds far bytes
@@ -124,8 +124,10 @@ func (s Setup) Features(a Amounts, values int64) [features]float64 {
 	}
 	cached := min(a[moved], float64(s.Machine.L2*int64(r.Threads)))
 	x := [features]float64{direct: a[direct] / matrix, products: a[products] / minimal, transform: a[transform] / r.Elementwise,
-		filter: 4 * a[filter] / r.L3, flops: a[flops] / r.Elementwise, moved: (a[moved] - cached) / r.far(values), near: cached / r.L2, start: r.Start,
-		touched: a[moved] / 4 / r.Elementwise}
+		filter: 4 * a[filter] / r.L2, flops: a[flops] / r.Elementwise, moved: (a[moved] - cached) / r.far(values+int64(a[moved])), near: cached / r.L2, start: r.Start}
+	if a[direct] > 0 {
+		x[touched] = a[moved] / 4 / r.Elementwise
+	}
 	if r.Threads > 1 {
 		x[joined] = r.Start
 	}

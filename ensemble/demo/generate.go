@@ -141,52 +141,66 @@ func (w *world) cycles() []int {
 // keep stores the states of one cycle. The index counts from the first initialisation time. A state
 // may be that of several cases: the nature run of one lead is the analysis time of a later case.
 func (w *world) keep(n int, truth, analysis *state) {
+	w.keepAnalysis(n, analysis)
 	for i := range w.cfg.Inits {
-		since := n - w.offset(i)
-		switch since {
-		case 0:
-			w.analysis[i] = *analysis
-		case -int(breedingDays * 4):
-			w.breeding[i] = *analysis
-		}
 		for l, lead := range w.cfg.Leads {
-			if since == int(time.Duration(lead)/cycleLength) {
+			if n-w.offset(i) == int(time.Duration(lead)/cycleLength) {
 				w.nature[i][l] = *truth
 			}
 		}
 	}
 }
 
+// keepAnalysis stores the analysis of one cycle if a case starts from it or breeds from it.
+func (w *world) keepAnalysis(n int, analysis *state) {
+	for i := range w.cfg.Inits {
+		switch n - w.offset(i) {
+		case 0:
+			w.analysis[i] = *analysis
+		case -int(breedingDays * 4):
+			w.breeding[i] = *analysis
+		}
+	}
+}
+
 // runForecasts computes the cases with Threads workers and emits them in order of time.
-//
-// The queue has the places of the results in order; each place is a channel for one case, which a
-// worker fills when it is done. Its length bounds the cases in memory, and emit is called from this
-// goroutine only.
 //
 // Errors: that of emit; ctx.Err().
 func (w *world) runForecasts(ctx context.Context, emit func(*Case) error) error {
+	return inOrder(ctx, w.cfg.Threads, 0, w.cfg.Inits, func() func(i int) *Case { return w.newForecaster().makeCase }, emit)
+}
+
+// inOrder computes items from to to−1 with a number of workers, each of which calls worker once, and emits the
+// results in order.
+//
+// The queue has the places of the results in order; each place is a channel for one result, which a
+// worker fills when it is done. Its length bounds the results in memory, and emit is called from this
+// goroutine only.
+//
+// Errors: that of emit; ctx.Err().
+func inOrder[T any](ctx context.Context, threads, from, to int, worker func() func(i int) *T, emit func(*T) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	type slot chan *Case
-	queue := make(chan slot, w.cfg.Threads) // in order of initialisation times
+	type slot chan *T
+	queue := make(chan slot, threads) // in order of items
 	type job struct {
 		index int
 		out   slot
 	}
 	jobs := make(chan job)
 	var workers sync.WaitGroup
-	for range w.cfg.Threads {
+	for range threads {
 		workers.Go(func() {
-			f := w.newForecaster()
+			compute := worker()
 			for j := range jobs {
-				j.out <- f.makeCase(j.index)
+				j.out <- compute(j.index)
 			}
 		})
 	}
 	go func() {
 		defer close(queue)
 		defer close(jobs)
-		for i := range w.cfg.Inits {
+		for i := from; i < to; i++ {
 			s := make(slot, 1)
 			select {
 			case queue <- s:
@@ -239,7 +253,7 @@ func (w *world) newForecaster() *forecaster {
 // perturbation.
 func (f *forecaster) makeCase(i int) *Case {
 	cfg := f.cfg
-	init := ensemble.InitAt(cfg.FirstInit.Add(time.Duration(f.offset(i)) * cycleLength))
+	init := f.init(i)
 	members := make([]ensemble.Member, cfg.Members)
 	for m := range members {
 		members[m] = ensemble.Member(m)
@@ -268,7 +282,7 @@ func (f *forecaster) run(i int, visit func(member, lead int, psi *state)) {
 	t := f.t0 + float64(f.offset(i))/4
 	bred := f.breed(i, t)
 	r := stream(f.cfg.Seed, forMembers, i)
-	var analysis, psi, q state
+	var analysis, psi state
 	f.g.streamfunction(&analysis, &f.analysis[i])
 	for m := range f.cfg.Members {
 		psi = analysis
@@ -276,15 +290,22 @@ func (f *forecaster) run(i int, visit func(member, lead int, psi *state)) {
 			p := f.perturbation(bred, r)
 			addScaled(&psi, &p, 1)
 		}
-		f.g.vorticity(&q, &psi)
-		f.g.restart()
-		var at ensemble.Lead
-		for l, lead := range f.cfg.Leads {
-			f.g.run(&q, t+at.Hours()/24, int(time.Duration(lead-at)/cycleLength)*stepsPerCycle)
-			at = lead
-			f.g.streamfunction(&psi, &q)
-			visit(m, l, &psi)
-		}
+		f.integrate(f.g, &psi, t, func(l int, psi *state) { visit(m, l, psi) })
+	}
+}
+
+// integrate computes one forecast from psi at time t, and passes the streamfunction at each lead time, which overwrites
+// psi, to a callback.
+func (f *forecaster) integrate(g *integrator, psi *state, t float64, visit func(lead int, psi *state)) {
+	var q state
+	g.vorticity(&q, psi)
+	g.restart()
+	var at ensemble.Lead
+	for l, lead := range f.cfg.Leads {
+		g.run(&q, t+at.Hours()/24, int(time.Duration(lead-at)/cycleLength)*stepsPerCycle)
+		at = lead
+		g.streamfunction(psi, &q)
+		visit(l, psi)
 	}
 }
 
@@ -298,32 +319,37 @@ func (f *forecaster) run(i int, visit func(member, lead int, psi *state)) {
 // Source: Toth and Kalnay 1993, doi:10.1175/1520-0477(1993)074<2317:EFANTG>2.0.CO;2, with one cycle
 // in place of a continuous one.
 func (f *forecaster) breed(i int, t float64) []state {
-	const steps = int(breedingDays * stepsPerDay)
-	from := t - breedingDays
-	run := func(psi *state) {
-		var q state
-		f.g.vorticity(&q, psi)
-		f.g.restart()
-		f.g.run(&q, from, steps)
-		f.g.streamfunction(psi, &q)
-	}
 	var base state
 	f.g.streamfunction(&base, &f.breeding[i])
 	centre := base
-	run(&centre)
+	f.g.approach(&centre, t)
 	r := stream(f.cfg.Seed, forSeeds, i)
 	bred := make([]state, bredVectors)
 	for v := range bred {
-		noise(&bred[v], r, seedPeak, 0.85)
-		f.mask(&bred[v])
+		f.seed(&bred[v], r)
 		scaleTo(&bred[v], initialNorm)
 		addScaled(&bred[v], &base, 1)
-		run(&bred[v])
+		f.g.approach(&bred[v], t)
 		addScaled(&bred[v], &centre, -1)
 		f.mask(&bred[v])
 		scaleTo(&bred[v], 1)
 	}
 	return bred
+}
+
+// approach integrates a streamfunction over breedingDays until time t.
+func (g *integrator) approach(psi *state, t float64) {
+	var q state
+	g.vorticity(&q, psi)
+	g.restart()
+	g.run(&q, t-breedingDays, int(breedingDays*stepsPerDay))
+	g.streamfunction(psi, &q)
+}
+
+// seed draws random noise that is larger where observations are few.
+func (f *forecaster) seed(dst *state, r *rand.Rand) {
+	noise(dst, r, seedPeak, 0.85)
+	f.mask(dst)
 }
 
 // perturbation returns a random linear combination of the bred vectors plus random noise. With b the
@@ -335,8 +361,7 @@ func (f *forecaster) perturbation(bred []state, r *rand.Rand) state {
 		addScaled(&p, &bred[v], r.NormFloat64())
 	}
 	scaleTo(&p, bredShare)
-	noise(&n, r, seedPeak, 0.85)
-	f.mask(&n)
+	f.seed(&n, r)
 	scaleTo(&n, math.Sqrt(1-bredShare*bredShare))
 	addScaled(&p, &n, 1)
 	scaleTo(&p, initialNorm)

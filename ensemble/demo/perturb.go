@@ -13,6 +13,7 @@ const (
 	forObservations
 	forSeeds
 	forMembers
+	forTwins
 )
 
 // stream returns the random number generator of a purpose for one index. The upper 16 bits of the

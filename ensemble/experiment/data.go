@@ -35,6 +35,7 @@ const DataVariable = "ENSEMBLE_DATA"
 type dataset struct {
 	folder              string
 	forecasts, analyses []string // patterns relative to folder
+	oracle              []string // the same; nil: none
 	files               []string // matching files
 	record              record.Data
 }
@@ -44,7 +45,7 @@ type dataset struct {
 // Errors: exit 66 with all missing files, 65 for wrong checksums.
 func (o *Options) prepareData(ctx context.Context) (*dataset, error) {
 	c, began := o.Experiment, time.Now()
-	d := &dataset{forecasts: c.Data.Forecasts, analyses: c.Data.Analyses, record: record.Data{From: c.Data.Source}}
+	d := &dataset{forecasts: c.Data.Forecasts, analyses: c.Data.Analyses, oracle: c.Data.Oracle, record: record.Data{From: c.Data.Source}}
 	if o.Data != "" && c.Data.Source != experimentfile.FilesSource && o.Warn != nil {
 		o.Warn(fmt.Sprintf("the data of %s are generated; those in %s are not used", c.Name, o.Data))
 	}
@@ -55,6 +56,9 @@ func (o *Options) prepareData(ctx context.Context) (*dataset, error) {
 		made := rundemo.Options{Formats: demo.GRIB2, Threads: o.Threads, Version: o.Version, Progress: o.Progress,
 			Data: demo.Config{Inits: c.Data.Demo.Inits, Interval: c.Data.Demo.Every, Members: c.Data.Demo.Members, Seed: uint64(c.Data.Demo.Seed)}}
 		_, err = rundemo.Data(ctx, made, d.folder)
+	case experimentfile.OptimumSource:
+		d.folder = o.generatedDataDir()
+		err = rundemo.Optimum(ctx, o.optimum(), d.folder)
 	case experimentfile.ProtocolSource:
 		d.folder = o.generatedDataDir()
 		err = o.synthesize(ctx, d.folder)
@@ -67,7 +71,7 @@ func (o *Options) prepareData(ctx context.Context) (*dataset, error) {
 	if err := o.fetchMissing(ctx, d.folder); err != nil {
 		return nil, err
 	}
-	for _, p := range slices.Concat(d.forecasts, d.analyses) {
+	for _, p := range slices.Concat(d.forecasts, d.analyses, d.oracle) {
 		found, _, err := input.ListFiles("the experiment "+c.Name, []string{filepath.Join(d.folder, p)})
 		var absent *exit.Error
 		if errors.As(err, &absent) && absent.Code == exit.NotYet {
@@ -90,7 +94,14 @@ func (o *Options) prepareData(ctx context.Context) (*dataset, error) {
 // generatedDataDir is the directory of generated data; its name depends on their settings.
 func (o *Options) generatedDataDir() string {
 	c := o.Experiment.Data
-	return filepath.Join(o.Dir, "data", record.Digest(fmt.Sprintf("%s %+v %+v %s", c.Source, c.Demo, c.Protocol, o.Version))[:12])
+	return filepath.Join(o.Dir, "data", record.Digest(fmt.Sprintf("%s %+v %+v %+v %s", c.Source, c.Demo, c.Optimum, c.Protocol, o.Version))[:12])
+}
+
+// optimum returns the options of the benchmark with a known optimum.
+func (o *Options) optimum() rundemo.OptimumOptions {
+	c := o.Experiment.Data.Optimum
+	return rundemo.OptimumOptions{Version: o.Version, Progress: o.Progress, Notice: o.Warn, Data: demo.Optimum{Seed: uint64(c.Seed), Years: c.Years, TestYears: c.TestYears,
+		Interval: c.Every, Members: c.Members, OracleMembers: c.OracleMembers, Threads: o.Threads}}
 }
 
 // synthesize writes synthetic data in the layout of a protocol, unless they are complete.

@@ -17,6 +17,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/config/experimentfile"
 	"github.com/ensemble-weather/ensemble/ensemble/record"
+	"github.com/ensemble-weather/ensemble/ensemble/run/optimum"
 	"github.com/ensemble-weather/ensemble/ensemble/run/periods"
 	"github.com/ensemble-weather/ensemble/ensemble/run/predict"
 	"github.com/ensemble-weather/ensemble/ensemble/run/reports"
@@ -57,8 +58,9 @@ type Options struct {
 
 // Result is the record of an experiment.
 type Result struct {
-	Record *record.Record
-	Path   string // path of the record
+	Record  *record.Record
+	Path    string          // path of the record
+	Optimum *optimum.Result // of an experiment with an oracle; else nil
 }
 
 // Run runs an experiment: it finds or generates the data and checks their checksums, trains each
@@ -95,6 +97,11 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 	}
 	if r.Outputs, err = studyOutputs(o.Dir); err != nil {
 		return nil, err
+	}
+	if o.data.oracle != nil && !o.ToQuality {
+		if res.Optimum, err = o.compareWithOracle(ctx, r); err != nil {
+			return nil, err
+		}
 	}
 	r.Status = record.Pass
 	if slices.ContainsFunc(r.Checks, func(c record.Check) bool { return !c.Pass }) || slices.ContainsFunc(r.Quality, func(q record.TimeToQuality) bool { return q.Why != "" }) {
@@ -142,6 +149,9 @@ func (o *Options) open(ctx context.Context) (err error) {
 func (o *Options) trainAll(ctx context.Context, r *record.Record, d *dataset) (err error) {
 	c := o.Experiment
 	if err := o.checkOrigins(ctx, d); err != nil {
+		return err
+	}
+	if err := o.checkOracle(ctx, d); err != nil {
 		return err
 	}
 	var results []*score.Result
@@ -416,12 +426,16 @@ func checksOf(e *experimentfile.Config, runs []record.Run, results []*score.Resu
 	return out
 }
 
-// Outputs lists the record, and of an experiment with origins the tables and the page of its test periods.
+// Outputs lists the record, of an experiment with origins the tables and the page of its test periods, and of one with an
+// oracle the table and the page of the shares.
 func (r *Result) Outputs() []string {
+	dir := filepath.Dir(r.Path)
+	if r.Optimum != nil {
+		return []string{filepath.Join(dir, optimumTable), filepath.Join(dir, "report", reports.PageFile), r.Path}
+	}
 	if r.Record.Periods == nil {
 		return []string{r.Path}
 	}
-	dir := filepath.Dir(r.Path)
 	return []string{filepath.Join(dir, periods.Files[0]), filepath.Join(dir, periods.Files[1]), filepath.Join(dir, "report", reports.PageFile), r.Path}
 }
 
@@ -450,6 +464,9 @@ func (r *Result) Sections() answer.Sections {
 	}
 	if s.Rows != nil {
 		all = append(all, s)
+	}
+	if r.Optimum != nil {
+		all = append(all, r.Optimum.Sections()...)
 	}
 	skill := periods.Skill{Periods: r.Record.Periods, Trends: r.Record.Trends}
 	all = append(append(all, timeTables(r.Record.Quality)...), skill.Sections(seedNotes(seedsOf(r.Record))...)...)

@@ -55,7 +55,7 @@ type Study struct {
 
 // StudyRow is the result of one variant on one target, over the test data. With several seeds, Value
 // is the mean and SD the standard deviation (divisor seeds − 1) of the scores; confidence intervals
-// cover dates and seeds, and are missing with two seeds. Skill scores are
+// cover dates and seeds, and are missing with two seeds or few dates. Skill scores are
 // 1 − score/reference, paired by initialisation. References are the raw ensemble of all members
 // (plain CRPS) and the reference variant, on common initialisations.
 type StudyRow struct {
@@ -409,7 +409,7 @@ func seedNotes(seeds int) []string {
 	case seeds < significance.MinSeeds:
 		return []string{fmt.Sprintf("No intervals: the variance over %d seeds is not known well enough. Train with %d or more.", seeds, significance.MinSeeds)}
 	}
-	return []string{"Intervals cover the sampling of dates and of seeds."}
+	return []string{fmt.Sprintf("Intervals cover the sampling of dates and of seeds. Fewer than %d dates have none.", significance.MinDatesOverSeeds)}
 }
 
 // page is the HTML page with the rows, and curves by number of members if variants differ in it.

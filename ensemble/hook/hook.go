@@ -28,7 +28,8 @@ type Options struct {
 	RetryDelay time.Duration // after the first failed attempt, doubled after each further one, up to an hour
 	Version    string        // of the program
 	Log        *slog.Logger
-	OnFailure  func() // called after each failed attempt
+	OnFailure  func()        // called after each failed attempt
+	Pauses     backoff.Clock // of pauses between attempts
 }
 
 // Hook delivers descriptions of issued products. Its methods may be called from any goroutine; none waits for a delivery.
@@ -38,6 +39,7 @@ type Hook struct {
 	version   string
 	onFailure func()
 	wake      chan struct{} // buffered, capacity 1
+	pauses    backoff.Clock
 
 	mu      sync.Mutex
 	call    config.Hook
@@ -73,7 +75,7 @@ type failure struct {
 //
 // Errors: those of Configure.
 func Open(o Options) (*Hook, error) {
-	h := &Hook{out: o.Out, file: o.File, log: o.Log, version: o.Version, onFailure: o.OnFailure, wake: make(chan struct{}, 1), started: map[string]bool{}}
+	h := &Hook{out: o.Out, file: o.File, log: o.Log, version: o.Version, onFailure: o.OnFailure, pauses: o.Pauses, wake: make(chan struct{}, 1), started: map[string]bool{}}
 	return h, h.Configure(o.Call, o.RetryDelay)
 }
 
@@ -105,7 +107,7 @@ func (h *Hook) Configure(call config.Hook, delay time.Duration) error {
 	h.call, h.delay, h.to = call, delay, to
 	for name, r := range h.records {
 		if r.State == Abandoned {
-			r.begin()
+			r.begin(h.pauses.Now())
 		}
 		if r.begun.IsZero() { // of an earlier process
 			r.begun = r.Since
@@ -142,7 +144,7 @@ func (h *Hook) Issuing(name string) {
 	if h.records[name] != nil {
 		return
 	}
-	r := &record{State: known, Since: time.Now().UTC().Round(0)}
+	r := &record{State: known, Since: h.pauses.Now().UTC().Round(0)}
 	if p, err := readProducts(h.out, name); err == nil {
 		r.ID = p.id
 	}
@@ -181,13 +183,11 @@ func (h *Hook) Run(ctx context.Context) {
 			h.deliver(ctx, name)
 			continue
 		}
-		pause := time.NewTimer(wait)
 		select {
 		case <-ctx.Done():
 		case <-h.wake:
-		case <-pause.C:
+		case <-h.pauses.After(wait):
 		}
-		pause.Stop()
 	}
 }
 
@@ -221,7 +221,7 @@ func (h *Hook) compare(name string, p *products, err error) bool {
 		return false
 	}
 	now := &record{ID: p.id}
-	now.begin()
+	now.begin(h.pauses.Now())
 	switch {
 	case r.isOpen():
 		now.Replaces = r.Replaces // the last products that the receiver has
@@ -251,7 +251,7 @@ func (h *Hook) nextDue() (name string, wait time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	wait = maxDelay
-	now := time.Now()
+	now := h.pauses.Now()
 	for n, r := range h.records {
 		if r.State != Pending {
 			continue
@@ -279,7 +279,7 @@ func (h *Hook) deliver(ctx context.Context, name string) {
 	changed := h.compare(name, p, err)
 	r, to, call := h.records[name], h.to, h.call
 	if err != nil && r != nil { // being replaced: no attempt
-		r.next = time.Now().Add(h.delay)
+		r.next = h.pauses.Now().Add(h.delay)
 	}
 	if r == nil || to == nil || err != nil {
 		h.mu.Unlock()
@@ -324,7 +324,7 @@ func (h *Hook) finish(name, id string, err error, begun time.Time) {
 		return
 	}
 	if err == nil {
-		*r = record{ID: id, State: delivered, Replaces: r.Replaces, Since: time.Now().UTC().Round(0)}
+		*r = record{ID: id, State: delivered, Replaces: r.Replaces, Since: h.pauses.Now().UTC().Round(0)}
 		h.mu.Unlock()
 		log.Info("the hook was called")
 		h.save()
@@ -332,7 +332,7 @@ func (h *Hook) finish(name, id string, err error, begun time.Time) {
 	}
 	r.Attempts++
 	r.Why = err.Error()
-	now, wish := time.Now(), failure{}
+	now, wish := h.pauses.Now(), failure{}
 	errors.As(err, &wish)
 	r.next = now.Add(max(backoff.Delay(h.delay, maxDelay, r.Attempts), wish.after))
 	if wish.final || r.next.Sub(r.begun) > h.call.RetryFor {

@@ -39,8 +39,8 @@ type record struct {
 }
 
 // begin makes a delivery pending, without attempts.
-func (r *record) begin() {
-	r.begun = time.Now()
+func (r *record) begin(now time.Time) {
+	r.begun = now
 	r.State, r.Since, r.Attempts = Pending, r.begun.UTC().Round(0), 0
 }
 

@@ -209,7 +209,7 @@ func (s *state) decision(name, revision string) Decision {
 	return Decision{}
 }
 
-// updateDecisions reads the decisions of operators.
+// updateDecisions reads the decisions of operators. Those that the disk does not return stay as they were.
 func (u *issuer) updateDecisions() {
 	all, err := readDecisions(u.o.Predict.Out)
 	text := ""
@@ -220,6 +220,14 @@ func (u *issuer) updateDecisions() {
 		u.log.Warn("cannot read decisions", "error", text)
 	}
 	u.reported.decisions = text
+	var unread *fs.PathError
+	if errors.As(err, &unread) {
+		for name, d := range u.decisions {
+			if _, ok := all[name]; !ok {
+				all[name] = d
+			}
+		}
+	}
 	if maps.Equal(all, u.decisions) {
 		return
 	}

@@ -2,6 +2,7 @@ package serve
 
 import (
 	"errors"
+	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -10,7 +11,11 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/ensemble-weather/ensemble/ensemble/run/predict"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/faultfs"
 	"github.com/ensemble-weather/ensemble/internal/jsonfile"
 	"github.com/ensemble-weather/ensemble/internal/lease"
 )
@@ -166,4 +171,38 @@ func TestReadDecisions(t *testing.T) {
 	if len(all) != 1 || all["2026010100"].Action != Retry || err == nil || !strings.Contains(err.Error(), "2026010112.json") || !strings.Contains(err.Error(), "2026010206.json") {
 		t.Errorf("%v, %v", all, err)
 	}
+}
+
+// TestUnreadDecisions: decisions hold while the disk does not return them, so that no acknowledged alert is raised again. One whose file
+// is removed is withdrawn.
+func TestUnreadDecisions(t *testing.T) {
+	out := t.TempDir()
+	known(t, out, InitStatus{Name: "2026010100", State: failed, Revision: "r"})
+	if _, _, err := Decide(out, firstInit, Acknowledge); err != nil {
+		t.Fatal(err)
+	}
+	o := Options{Predict: predict.Options{Out: out}}
+	u := &issuer{state: newState(o), log: slog.New(slog.DiscardHandler), o: o}
+	if err := u.openHook(u.log); err != nil {
+		t.Fatal(err)
+	}
+	check := func(when string, want int) {
+		t.Helper()
+		if u.updateDecisions(); len(u.decisions) != want {
+			t.Errorf("%s: %v, want %d", when, u.decisions, want)
+		}
+	}
+	check("at first", 1)
+	for _, kind := range []faultfs.Kind{faultfs.ReadDir, faultfs.Open, faultfs.Read} {
+		s, restore := faultfs.Use(faultfs.Fault{N: 1, Times: -1, Of: []faultfs.Kind{kind}, Err: unix.EIO})
+		check("without "+string(kind), 1)
+		restore()
+		if len(s.Injected()) == 0 {
+			t.Errorf("no %s was made", kind)
+		}
+	}
+	if err := os.Remove(filepath.Join(decisionsDir(out), "2026010100.json")); err != nil {
+		t.Fatal(err)
+	}
+	check("after its removal", 0)
 }

@@ -96,18 +96,18 @@ func (u *issuer) run(ctx context.Context) (err error) {
 		if err != nil {
 			u.log.Error("cannot scan the input", "error", exit.OneLine(err))
 		}
-		pause := time.NewTimer(u.resident.PollInterval())
 		select {
 		case <-ctx.Done():
-			pause.Stop()
 			return ctx.Err()
 		case <-u.signals.Reload:
-			pause.Stop()
 			u.reload()
-		case <-pause.C:
+		case <-u.pauses().After(u.resident.PollInterval()):
 		}
 	}
 }
+
+// pauses is the clock of pauses between scans and attempts.
+func (u *issuer) pauses() backoff.Clock { return u.o.Predict.Clock.Pauses }
 
 // open loads the model.
 func (u *issuer) open(o Options) (*predict.Service, error) {
@@ -238,16 +238,15 @@ func (u *issuer) poll(ctx context.Context) error {
 		u.updatePruned()
 		u.updateStarts(starts, unread)
 		u.logMissing()
-		u.logLate()
 		u.logUnscheduled(starts)
 		u.updateAlarms()
 		u.removeDecisions()
-		looked, again := time.Now(), false
+		looked, again := u.pauses().Now(), false
 		for _, c := range starts {
 			if !u.isDue(c) {
 				continue
 			}
-			if again = time.Since(looked) > u.resident.PollInterval(); again || len(u.signals.Reload) > 0 {
+			if again = u.pauses().Now().Sub(looked) > u.resident.PollInterval(); again || len(u.signals.Reload) > 0 {
 				break
 			}
 			u.attemptInit(ctx, c)
@@ -256,6 +255,7 @@ func (u *issuer) poll(ctx context.Context) error {
 			}
 			u.updateStarts(starts, unread)
 		}
+		u.logLate() // after the attempts: one whose turn was next is late no more
 		if !again {
 			return nil
 		}
@@ -331,7 +331,7 @@ func (u *issuer) isDue(c predict.Candidate) bool {
 	if d := u.decision(product.InitName(c.Init), t.revision()); (d.Action == Accept || d.Action == Retry) && !d.Time.Equal(t.decided) {
 		return true
 	}
-	return !t.done && !t.next.IsZero() && !time.Now().Before(t.next)
+	return !t.done && !t.next.IsZero() && !u.pauses().Now().Before(t.next)
 }
 
 // attemptInit publishes an initialisation. If that fails for another reason than its files or the
@@ -362,7 +362,7 @@ func (u *issuer) attemptInit(ctx context.Context, c predict.Candidate) {
 		code := exit.CodeOf(err)
 		t.done, t.next = false, time.Time{}
 		if isTransient(code) {
-			t.next = time.Now().Add(backoff.Delay(u.o.Service.RetryDelay, maxRetryDelay, t.count))
+			t.next = u.pauses().Now().Add(backoff.Delay(u.o.Service.RetryDelay, maxRetryDelay, t.count))
 		}
 		u.metrics.failures.add(1, fmt.Sprint(int(code)))
 		log.Error("an initialisation failed", "code", int(code), "error", exit.OneLine(err), "fix", remedy(err), "next_attempt", formatRetryTime(t.next))
@@ -375,7 +375,7 @@ func (u *issuer) attemptInit(ctx context.Context, c predict.Candidate) {
 		log.Error("cannot read the published products", "error", err.Error())
 		return
 	}
-	u.metrics.issued(m, res, begun)
+	u.metrics.issued(m, res, begun, u.now())
 	u.hook.Issued(name)
 	for _, w := range res.Warnings {
 		log.Warn("a product has a warning", "warning", w)

@@ -214,8 +214,8 @@ func (m *metrics) setZero() {
 	}
 }
 
-// issued records the products of one initialisation.
-func (m *metrics) issued(c *initProducts, res *predict.Result, begun time.Time) {
+// issued records the products of one initialisation, whose work began at begun and ended now.
+func (m *metrics) issued(c *initProducts, res *predict.Result, begun, now time.Time) {
 	switch {
 	case res.Existing > 0:
 		m.inits.add(1, "existing")
@@ -225,7 +225,7 @@ func (m *metrics) issued(c *initProducts, res *predict.Result, begun time.Time) 
 		m.inits.add(1, "issued")
 	}
 	if res.Existing == 0 {
-		m.products.lastIssued.set(unixSeconds(time.Now()))
+		m.products.lastIssued.set(unixSeconds(now))
 		m.issueTime.observe(time.Since(begun).Seconds())
 	}
 }

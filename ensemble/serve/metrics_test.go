@@ -28,8 +28,8 @@ func TestMetricsText(t *testing.T) {
 	m := newMetrics(odd)
 	m.model.loaded(predict.ModelDescription{Finished: time.Unix(1700000000, 0)})
 	c := &initProducts{name: "2026010100", manifest: &product.Manifest{MembersExpected: 5}}
-	m.issued(c, &predict.Result{}, time.Now().Add(-3*time.Second))
-	m.issued(c, &predict.Result{Existing: 1}, time.Now())
+	m.issued(c, &predict.Result{}, time.Now().Add(-3*time.Second), time.Now())
+	m.issued(c, &predict.Result{Existing: 1}, time.Now(), time.Now())
 	m.products.lastInit.set(unixSeconds(initOf(c.name)))
 	m.products.membersExpected.set(float64(c.manifest.MembersExpected))
 	m.failures.add(2, "66")

@@ -97,7 +97,7 @@ func Serve(ctx context.Context, o Options, on Signals, log *slog.Logger) error {
 func (s *state) openHook(log *slog.Logger) (err error) {
 	o := s.options
 	s.hook, err = hook.Open(hook.Options{Out: o.Predict.Out, File: filepath.Join(o.Predict.Out, stateDir, "hook.json"), Call: o.Service.OnIssue, RetryDelay: o.Service.RetryDelay,
-		Version: version.String(), Log: log, OnFailure: func() { s.metrics.hook.failures.add(1) }})
+		Version: version.String(), Log: log, Pauses: o.Predict.Clock.Pauses, OnFailure: func() { s.metrics.hook.failures.add(1) }})
 	return err
 }
 

@@ -100,13 +100,19 @@ func (r *reading) reopen(h File) error {
 	return nil
 }
 
+// Read and ReadAt retry only after a stale handle, since retry allocates.
+
 func (r *reading) Read(p []byte) (n int, err error) {
-	err = r.retry(func(f File) (err error) { n, err = f.Read(p); return err })
+	if n, err = r.handle().Read(p); errors.Is(err, unix.ESTALE) {
+		err = r.retry(func(f File) (err error) { n, err = f.Read(p); return err })
+	}
 	return n, err
 }
 
 func (r *reading) ReadAt(p []byte, off int64) (n int, err error) {
-	err = r.retry(func(f File) (err error) { n, err = f.ReadAt(p, off); return err })
+	if n, err = r.handle().ReadAt(p, off); errors.Is(err, unix.ESTALE) {
+		err = r.retry(func(f File) (err error) { n, err = f.ReadAt(p, off); return err })
+	}
 	return n, err
 }
 

@@ -130,3 +130,63 @@ func TestThresholdsInThePrecisionOfData(t *testing.T) {
 		}
 	}
 }
+
+// overconfident are normal forecasts with too small a spread. Their errors have unit variance, of which a part is common
+// to the points of a date, with memory from date to date.
+type overconfident struct {
+	points            int
+	spread, threshold float64
+	common            float64 // part of the variance of errors that is common to the points of a date
+}
+
+// dates adds n dates to a new accumulator, with correlation rho of neighbouring dates. Scores are added to
+// calibrationScores.
+func (o overconfident) dates(t *testing.T, r *rand.Rand, n int, rho float64, scores ...string) *Accumulator {
+	t.Helper()
+	weights := slices.Repeat([]float64{1}, o.points)
+	a, err := New(t850, Grid{Weights: weights}, []System{{Name: "network", Provides: Mean | Spread}}, Options{Scores: append(scores, calibrationScores...), Thresholds: []float64{o.threshold}})
+	if err != nil {
+		t.Error(err)
+	}
+	shared := r.NormFloat64()
+	for k := range n {
+		mean, obs := make([]float32, o.points), make([]float32, o.points)
+		for p := range mean {
+			m := r.NormFloat64()
+			mean[p], obs[p] = float32(m), float32(m+math.Sqrt(o.common)*shared+math.Sqrt(1-o.common)*r.NormFloat64())
+		}
+		sample := Sample{Mean: mean, Spread: slices.Repeat([]float32{float32(o.spread)}, o.points)}
+		if err := a.Add(day(k), Reference{Obs: obs}, []Sample{sample}); err != nil {
+			t.Error(err)
+		}
+		shared = rho*shared + math.Sqrt(1-rho*rho)*r.NormFloat64()
+	}
+	return a
+}
+
+// calibrationScores are the scores of calibration whose true values are known.
+var calibrationScores = []string{"brier_reliability", "brier_resolution", "pit_flatness"}
+
+// The memory of the bias widens the intervals of scores that hide it, and the interval of a sum of squares is that of a root: more
+// above the value than below.
+func TestIntervalsWithTheMemoryOfTheBias(t *testing.T) {
+	o := overconfident{points: 50, spread: 0.7, threshold: 0.5, common: 0.05}
+	r := rand.New(rand.NewPCG(1, 2))
+	var width, skewed [2]float64 // without and with the bias
+	for range 20 {
+		seed := r.Uint64()
+		for i, scores := range [][]string{nil, {Bias.ID}} {
+			res, err := o.dates(t, rand.New(rand.NewPCG(seed, 3)), 52, 0.8, scores...).Result(significance.Bootstrap{Resamples: 200}, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			v := res.Find(BrierResolution.ID, "network", "t", "850hPa", "96h")
+			width[i] += float64(v.CIHigh - v.CILow)
+			v = res.Find(BrierReliability.ID, "network", "t", "850hPa", "96h")
+			skewed[i] += math.Log(float64((v.CIHigh-v.Value)/(v.Value-v.CILow))) / 20
+		}
+	}
+	if width[1] < 1.05*width[0] || min(skewed[0], skewed[1]) < 0.4 {
+		t.Errorf("widths %.3f, above relative to below e^%.2f", width, skewed)
+	}
+}

@@ -400,20 +400,24 @@ func (a *Accumulator) view(dates []Date, region int, season string, b significan
 			v.without[i][j] = (total.Sums[j] - x) / (total.Weight - c.Weight)
 		}
 	}
-	v.b = b.WithMemory(n, v.influences())
+	v.b = b.WithMemory(n, v.influences(everySystem))
 	for _, times := range v.b.Draws(n) {
 		v.sums = append(v.sums, means(cells, times, v.width))
 	}
 	return v
 }
 
-// influences returns the influence of each date on the scores that are one mean over dates.
+// everySystem selects the scores of all systems.
+const everySystem = -1
+
+// influences returns the influence of each date on the scores of a system that are one mean over dates; of one system only
+// those that judge it, not the memory of its spread.
 //
 // Shape: [score][date], in proportion.
-func (v *view) influences() (out [][]float64) {
+func (v *view) influences(system int) (out [][]float64) {
 	for s, row := range v.entries {
 		for _, e := range row {
-			if e.Value == nil || e.Parts != 1 {
+			if e.Value == nil || e.Parts != 1 || system != everySystem && (s != system || e.Better == Neither) {
 				continue
 			}
 			x := make([]float64, len(v.without))
@@ -433,6 +437,29 @@ func (v *view) value(system int, e *entry, mean []float64) float64 {
 		own = regroup(own, v.groups)
 	}
 	return e.Value(own, v.members[system])
+}
+
+// estimate is the value of a score with its interval. ofErrors is v.b with the memory of the scores of the system that are one
+// mean over dates, which others may hide. The interval of a sum of squares is that of its root, whose standard error depends
+// less on the value.
+func (v *view) estimate(system int, e *entry, ofErrors significance.Bootstrap) (value float64, interval significance.Estimate) {
+	b := v.b
+	if e.Parts != 1 {
+		b = ofErrors
+	}
+	values, without := v.each(func(mean []float64) float64 { return v.value(system, e, mean) })
+	value = values[0]
+	if !e.isSumOfSquares() {
+		return value, b.Estimate(values, without)
+	}
+	for _, of := range [][]float64{values, without} {
+		for i, x := range of {
+			of[i] = math.Sqrt(x)
+		}
+	}
+	interval = b.Estimate(values, without)
+	interval.Low, interval.High = max(interval.Low, 0)*max(interval.Low, 0), interval.High*interval.High
+	return value, interval
 }
 
 // each applies a function to the means of the sample and the resamples, and to those without each date.
@@ -485,6 +512,7 @@ func (v *view) result(out *Result, pairs []Pair) error {
 	n, t := len(v.dates), v.target
 	level, lead := t.Level.String(), t.Lead.String()
 	for i, sys := range v.systems {
+		ofErrors := v.b.WithDecay(v.influences(i))
 		for k := range v.entries[i] {
 			e := &v.entries[i][k]
 			if e.Diagram != nil {
@@ -493,8 +521,7 @@ func (v *view) result(out *Result, pairs []Pair) error {
 			if e.Value == nil {
 				continue
 			}
-			values, without := v.each(func(mean []float64) float64 { return v.value(i, e, mean) })
-			value, interval := values[0], v.b.Estimate(values, without)
+			value, interval := v.estimate(i, e, ofErrors)
 			low, high := e.limits(value, interval.Low, interval.High)
 			divisor, pairs := "none", ""
 			switch {

@@ -199,6 +199,9 @@ func (s *Score) limits(value, low, high float64) (float64, float64) {
 	return low, high
 }
 
+// isSumOfSquares reports whether the score is a squared distance from a perfect forecast.
+func (s *Score) isSumOfSquares() bool { return s.Grouped && s.Better == Lower }
+
 // IsPerThreshold reports whether the score is computed for every threshold separately.
 func (s *Score) IsPerThreshold() bool { return s.Needs&Events != 0 && s.SharedSums != rpsSums }
 

@@ -29,7 +29,8 @@ type Bootstrap struct {
 	Confidence  float64 `json:"confidence"`   // level of the intervals; 0: 0.95
 	Seed        uint64  `json:"seed"`         // of the random numbers
 
-	measured bool // BlockLength was measured
+	measured bool    // BlockLength was measured
+	decay    float64 // of the memory of other series, as of memoryOf; 0: unknown
 }
 
 // Resolved replaces zero fields by the defaults for n dates, except a block length that is
@@ -66,6 +67,19 @@ func (b Bootstrap) WithMemory(n int, series [][]float64) Bootstrap {
 	if len(lengths) > 0 {
 		slices.Sort(lengths)
 		b.BlockLength = max(1, min(lengths[len(lengths)/2], n/2))
+	}
+	return b
+}
+
+// WithDecay lets intervals see memory that decreases as slowly as the longest of some series of the same dates. Scores
+// that are no means over dates are mostly noise date by date, which hides their memory; the bias of the same system shows it.
+// b is resolved.
+func (b Bootstrap) WithDecay(series [][]float64) Bootstrap {
+	b.decay = 0
+	for _, x := range series {
+		if !slices.ContainsFunc(x, isMissing) {
+			b.decay = max(b.decay, min(MemoryOf(x).Lag1, mostDecay))
+		}
 	}
 	return b
 }
@@ -137,12 +151,16 @@ func (b Bootstrap) Estimate(values, without []float64) Estimate {
 func (b Bootstrap) estimateWithSeeds(values, without []float64, seeds *seedVariance) Estimate {
 	value, n := values[0], len(without)
 	m := Memory{Independent: math.NaN(), Lag1: math.NaN()}
+	var noise []float64
+	if seeds != nil {
+		noise = seeds.noise
+	}
 	if !slices.ContainsFunc(without, isMissing) && !isMissing(value) {
 		influence := make([]float64, n)
 		for i, v := range without {
 			influence[i] = float64(n-1) * (value - v)
 		}
-		m = MemoryOf(influence)
+		m = memoryOf(influence, b.decay, noise)
 	}
 	out := Estimate{Low: math.NaN(), High: math.NaN(), Independent: m.Independent, Lag1: m.Lag1}
 	switch {
@@ -163,15 +181,13 @@ func (b Bootstrap) estimateWithSeeds(values, without []float64, seeds *seedVaria
 		variance += square(v-mean) / float64(len(resampled))
 	}
 	normal := distuv.UnitNormal.Quantile(0.5+b.Confidence/2) * math.Sqrt(variance)
-	half := normal
-	if b.measured && m.StandardError > 0 {
-		half = max(half, m.halfWidth(b.Confidence))
-	} else {
+	if !b.measured || !(m.StandardError > 0) {
 		m.StandardError, m.Freedom = math.Sqrt(variance), math.Inf(1)
+		if seeds != nil {
+			m.StandardError = math.Sqrt(max(variance-seeds.interaction, 0))
+		}
 	}
-	if seeds != nil {
-		half = max(half, m.halfWidthWithSeeds(seeds, b.Confidence))
-	}
+	half := max(normal, m.halfWidthWithSeeds(seeds, b.Confidence))
 	if !(normal > 0) { // all dates agree
 		out.Low, out.High = value-half, value+half
 		return out

@@ -59,3 +59,24 @@ func TestMemoryOf(t *testing.T) {
 		t.Errorf("one date: %+v", m)
 	}
 }
+
+// A memory that noise hides is seen with the memory of other series, or with the autocovariance of the noise, which is left out of
+// the standard error.
+func TestHiddenMemory(t *testing.T) {
+	r := rand.New(rand.NewPCG(5, 6))
+	const trials, n, noise = 200, 60, 0.5
+	var clean, alone, known, other float64 // squared standard errors
+	for range trials {
+		x := autoregressive(r, n, 0.8)
+		clean += square(MemoryOf(x).StandardError) / trials
+		for i := range x {
+			x[i] += math.Sqrt(noise) * r.NormFloat64()
+		}
+		alone += square(MemoryOf(x).StandardError) / trials
+		other += square(memoryOf(x, 0.8, nil).StandardError) / trials
+		known += square(memoryOf(x, 0, []float64{noise, 0, 0, 0, 0, 0}).StandardError) / trials
+	}
+	if math.Abs(known/clean-1) > 0.15 || alone > 0.7*clean || other < 1.05*alone {
+		t.Errorf("squared standard errors: %.4f without noise, %.4f with known noise; %.4f with noise, %.4f with the memory of others", clean, known, alone, other)
+	}
+}

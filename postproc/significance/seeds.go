@@ -9,31 +9,42 @@ import (
 // badly that no interval from it reaches its level (TestLongCoverageOverSeeds).
 const MinSeeds = 3
 
-// seedVariance is the variance that a mean over few seeds adds to that over dates, with its degrees of freedom.
-// Uncertainty is the sum of its squared mean squares over their degrees of freedom, for Satterthwaite's formula.
-type seedVariance struct{ added, freedom, uncertainty float64 }
+// MinDatesOverSeeds is the least number of dates for the interval of a mean over several trainings: fewer dates do not
+// tell memory from what differs by date and seed (TestLongCoverageOverSeeds).
+const MinDatesOverSeeds = 25
+
+// seedVariance is the variance of a mean over few seeds that is not that of its dates.
+type seedVariance struct {
+	noise          []float64 // autocovariance by lag of what differs by date and seed, in the mean over seeds
+	interaction    float64   // variance of the mean from that
+	added, freedom float64   // variance of the mean from that and the seeds, with its degrees of freedom
+}
 
 // IntervalOverSeeds is Interval for the mean over several trainings that differ in their seed. The interval covers the
 // sampling of dates and of seeds. Dates and seeds are crossed random effects, so the variance of the mean over S seeds is
 //
-//	V = V_dates + V_seeds,  V_seeds = max(0, MS_seeds − MS_interaction/K)/S
+//	V = V_dates + V_seeds,  V_seeds = max(MS_seeds, MS_interaction/K)/S
 //
-// V_dates is that of the mean over the seeds of each date ([MemoryOf]). MS_seeds is the variance of the values of the
-// seeds, and MS_interaction that of K blocks of dates without the effects of seed and block, which V_dates has already.
-// Half the width is √V t. Two quantiles of Student's t distribution are known for a sum of two variances: Satterthwaite's,
-// with ν degrees of freedom, and Cochran's, the mean of those of both variances:
+// V_dates is that of what a date has in common for all seeds: the autocovariance of the mean over the seeds of each date,
+// less that of what differs by date and seed, has the memory and the standard error of [MemoryOf]. What differs would hide
+// the memory. MS_seeds is the variance of the values of the seeds, which has the interaction of seeds and dates, and
+// MS_interaction that of K blocks of dates without the effects of seed and block. Half the width is √V t. Two quantiles of
+// Student's t distribution are combined: that with ν degrees of freedom, and Cochran's, the mean of those of both variances:
 //
-//	ν = V² / (V_dates²/ν_dates + (MS_seeds/S)²/(S−1) + (MS_interaction/(K S))²/((S−1)(K−1)))
-//	t = (1 − w) t(ν) + w (V_dates t(ν_dates) + V_seeds t(S−1))/V,  w = max(0, 1 − (S−1)/ν_dates) V_seeds/V
+//	ν = V² / (V_dates²/(ν_dates + 1) + V_seeds²/(ν_seeds + 1)) − 1
+//	t = (1 − w) t(ν) + w (V_dates t(ν_dates) + V_seeds t(ν_seeds))/V,  w = max(0, 1 − ν_seeds/ν_dates) V_seeds/V
 //
-// Satterthwaite's is right for similar degrees of freedom, and too small where most of the variance has 2 and the rest
-// many, for which w takes Cochran's (TestLongCoverageOverSeeds).
+// With 0 in place of 1 that is Satterthwaite's, whose intervals of two variances with few degrees of freedom are too wide,
+// and with 2 Welch's with unbiased squares, too narrow. Both are right for similar degrees of freedom, and too small where
+// most of the variance has 2 and the rest many, for which w takes Cochran's. MemoryOf takes V_dates
+// rather too large than too small, as is right for an interval from it alone. In the sum it has 3/4 of its degrees of freedom,
+// and is smaller in proportion, so that its own interval is the same (TestLongCoverageOverSeeds).
 //
 // Shape: seeds [seed][date][quantity], the same dates for each.
-// Missing: as Interval; the interval also with fewer than MinSeeds, but one.
+// Missing: as Interval; the interval also with fewer than MinSeeds or MinDatesOverSeeds, but for one seed.
 // Errors: as Interval, and seeds of different dates.
-// Source: Searle, Casella and McCulloch 1992, doi:10.1002/9780470316856, ch. 4 (crossed effects); Satterthwaite 1946,
-// doi:10.2307/3002019; Cochran 1964, Biometrics 20, 191–195.
+// Source: Searle, Casella and McCulloch 1992, doi:10.1002/9780470316856, ch. 4 (crossed effects); Welch 1947,
+// doi:10.1093/biomet/34.1-2.28, and Satterthwaite 1946, doi:10.2307/3002019 (ν); Cochran 1964, Biometrics 20, 191–195.
 func (b Bootstrap) IntervalOverSeeds(seeds [][][]float64, of func(sums []float64) float64) (value, low, high float64, err error) {
 	if len(seeds) == 1 {
 		return b.Interval(seeds[0], of)
@@ -59,7 +70,7 @@ func (b Bootstrap) IntervalOverSeeds(seeds [][][]float64, of func(sums []float64
 		}
 	}
 	value, e, err := b.evaluate(mean, of, seeds)
-	if len(seeds) < MinSeeds {
+	if len(seeds) < MinSeeds || len(mean) < MinDatesOverSeeds {
 		e.Low, e.High = math.NaN(), math.NaN()
 	}
 	return value, e.Low, e.High, err
@@ -71,54 +82,78 @@ func seedVarianceOf(seeds [][][]float64, of func(sums []float64) float64, block 
 		return nil
 	}
 	n, count := len(seeds[0]), float64(len(seeds))
-	blocks := max(2, n/block)
-	values, cells := make([]float64, len(seeds)), make([][]float64, len(seeds)) // cells [seed][block]: mean influence
+	values, own := make([]float64, len(seeds)), make([][]float64, len(seeds)) // own [seed][date]: influence, then without effects
 	for s, rows := range seeds {
 		var without []float64
 		values[s], without = leaveOneOut(rows, of)
-		cells[s] = make([]float64, blocks)
+		own[s] = make([]float64, n)
 		for i, v := range without {
-			cells[s][i*blocks/n] += float64(n-1) * (values[s] - v) * float64(blocks) / float64(n)
+			own[s][i] = float64(n-1) * (values[s] - v)
 		}
 	}
+	centre(own)
 	freedom := count - 1
 	mean, between := meanOf(values), 0.0
 	for _, v := range values {
-		between += square(v-mean) / freedom
+		between += square(v-mean) / freedom / count
 	}
-	ofBlock := make([]float64, blocks)
-	for _, own := range cells {
-		for k, v := range own {
-			ofBlock[k] += v / count
+	out := &seedVariance{noise: make([]float64, min(fittedLags+1, n))}
+	for _, x := range own {
+		for k, v := range autocovariance(x, len(out.noise)-1) {
+			out.noise[k] += v / freedom / count * float64(n) / float64(n-1)
 		}
 	}
-	all, interaction := meanOf(ofBlock), 0.0
+	blocks := max(2, n/block)
 	ofInteraction := freedom * float64(blocks-1)
-	for _, own := range cells {
-		level := meanOf(own)
-		for k, v := range own {
-			interaction += square(v-level-ofBlock[k]+all) / ofInteraction
+	for _, x := range own {
+		cells := make([]float64, blocks)
+		for i, v := range x {
+			cells[i*blocks/n] += v / float64(n)
+		}
+		for _, v := range cells {
+			out.interaction += square(v) * float64(blocks) / ofInteraction / count
 		}
 	}
-	interaction /= float64(blocks) // of the mean over the blocks
-	if between <= interaction {
-		return &seedVariance{freedom: freedom}
+	out.added, out.freedom = between, freedom
+	if out.interaction > between {
+		out.added, out.freedom = out.interaction, ofInteraction
 	}
-	return &seedVariance{(between - interaction) / count, freedom, square(between/count)/freedom + square(interaction/count)/ofInteraction}
+	return out
 }
 
-// halfWidthWithSeeds is halfWidth with the variance between seeds.
+// centre subtracts the effects of both axes.
+func centre(x [][]float64) {
+	column := make([]float64, len(x[0]))
+	for _, row := range x {
+		for i, v := range row {
+			column[i] += v / float64(len(x))
+		}
+	}
+	all := meanOf(column)
+	for _, row := range x {
+		level := meanOf(row)
+		for i := range row {
+			row[i] += all - level - column[i]
+		}
+	}
+}
+
+// ofTheSum is the part of the degrees of freedom that V_dates has in a sum.
+const ofTheSum = 0.75
+
+// halfWidthWithSeeds is halfWidth with the variance between seeds; nil: one seed.
 func (m Memory) halfWidthWithSeeds(s *seedVariance, confidence float64) float64 {
-	dates := square(m.StandardError)
-	v := dates + s.added
-	if !(s.added > 0) {
+	if s == nil || !(s.added > 0) {
 		return m.halfWidth(confidence)
 	}
 	t := func(freedom float64) float64 { return Memory{StandardError: 1, Freedom: freedom}.halfWidth(confidence) }
-	satterthwaite := t(square(v) / (square(dates)/m.Freedom + s.uncertainty))
-	cochran := (dates*t(m.Freedom) + s.added*t(s.freedom)) / v
-	w := max(0, 1-s.freedom/m.Freedom) * s.added / v
-	return math.Sqrt(v) * ((1-w)*satterthwaite + w*cochran)
+	freedom := ofTheSum * m.Freedom
+	dates := square(m.halfWidth(confidence) / t(freedom))
+	v := dates + s.added
+	together := square(v)/(square(dates)/(freedom+1)+square(s.added)/(s.freedom+1)) - 1
+	cochran := (dates*t(freedom) + s.added*t(s.freedom)) / v
+	w := max(0, 1-s.freedom/freedom) * s.added / v
+	return math.Sqrt(v) * ((1-w)*t(together) + w*cochran)
 }
 
 // meanOf is the mean of x.

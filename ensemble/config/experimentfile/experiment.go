@@ -56,8 +56,10 @@ type Data struct {
 	Folder    config.Path  `key:"folder"`
 	Forecasts []string     `key:"forecasts"`
 	Analyses  []string     `key:"analyses"`
+	Oracle    []string     `key:"oracle"`
 	Files     []DataFile   `key:"files"`
 	Demo      DemoData     `key:"demo"`
+	Optimum   OptimumData  `key:"optimum"`
 	Protocol  ProtocolData `key:"protocol"`
 }
 
@@ -74,6 +76,16 @@ type DemoData struct {
 	Every   time.Duration `key:"interval"`
 	Members int           `key:"members"`
 	Seed    int           `key:"seed"`
+}
+
+// OptimumData configures the benchmark with a known optimum. Zero: its default.
+type OptimumData struct {
+	Years         int           `key:"years"`
+	TestYears     int           `key:"test_years"`
+	Every         time.Duration `key:"interval"`
+	Members       int           `key:"members"`
+	OracleMembers int           `key:"oracle_members"`
+	Seed          int           `key:"seed"`
 }
 
 // ProtocolData configures synthetic data in the layout of a protocol, or of a subset of it.
@@ -130,6 +142,7 @@ type ExpectedSkillScore struct {
 const (
 	FilesSource    = "files"
 	DemoSource     = "demo"
+	OptimumSource  = "optimum"
 	ProtocolSource = "protocol"
 )
 
@@ -169,14 +182,16 @@ var Schema = config.NewFileSchema[Experiment]("experiment", "the directory of an
 	{Path: "products", Example: `["2004-06-04"]`,
 		Help: "Initialisations (UTC) that the first training predicts and publishes as NetCDF. The record has the checksums of the files."},
 
-	{Path: "data.source", Default: FilesSource, Check: config.OneOf(FilesSource, DemoSource, ProtocolSource), Example: "demo",
-		Help: "Source of the data: the files of data.files, or synthetic data of the demo or of a protocol."},
+	{Path: "data.source", Default: FilesSource, Check: config.OneOf(FilesSource, DemoSource, OptimumSource, ProtocolSource), Example: "demo",
+		Help: "Source of the data: the files of data.files, or synthetic data of the demo, of the benchmark with a known optimum, or of a protocol."},
 	{Path: "data.folder", Example: "../../../shared/data/gcm",
 		Help: "Directory of the files, if neither --data nor ENSEMBLE_DATA has them."},
 	{Path: "data.forecasts", Required: true, Example: `["gcm_fc_*.grib2"]`,
 		Help: "Forecast files, patterns relative to the data directory."},
 	{Path: "data.analyses", Example: `["gcm_an_*.nc"]`,
 		Help: "Analysis files, patterns relative to the data directory."},
+	{Path: "data.oracle", Example: `["optimum_or_*.grib2"]`,
+		Help: "Forecast files of the oracle, an ensemble that no forecast can be better than, for all test initialisations: patterns relative to the data directory. It is scored, and the share of the way to it is computed for all systems."},
 	{Path: "data.files", Example: `[{path: gcm_an_1982.nc, sha256: "0f…", url: "https://example.org/gcm_an_1982.nc"}]`,
 		Help: "All data files with their checksums. Required for data.source: files; optional for synthetic data, to check the generated files."},
 	{Path: "data.files[].path", Required: true, Example: "gcm_an_1982.nc", Help: "Path relative to the data directory."},
@@ -187,6 +202,13 @@ var Schema = config.NewFileSchema[Experiment]("experiment", "the directory of an
 	{Path: "data.demo.interval", Default: "0h", Example: "7d", Help: "Interval between initialisations; 0h: seven days."},
 	{Path: "data.demo.members", Default: "0", Check: config.Between(0, 255), Example: "10", Help: "Number of members with the control; 0: 10."},
 	{Path: "data.demo.seed", Default: "0", Check: config.Between(0, 1e9), Example: "1", Help: "Seed of all random numbers."},
+
+	{Path: "data.optimum.years", Default: "0", Check: config.Between(0, 1000), Example: "3", Help: "Number of years of initialisations, from 2001; 0: 23."},
+	{Path: "data.optimum.test_years", Default: "0", Check: config.Between(0, 1000), Example: "1", Help: "Number of the last years that have an oracle; 0: 2."},
+	{Path: "data.optimum.interval", Default: "0h", Example: "9d", Help: "Interval between initialisations; 0h: seven days."},
+	{Path: "data.optimum.members", Default: "0", Check: config.Between(0, 255), Example: "10", Help: "Number of members of the forecasts with the control; 0: 10."},
+	{Path: "data.optimum.oracle_members", Default: "0", Check: config.Between(0, 255), Example: "40", Help: "Number of members of the oracle; 0: 100."},
+	{Path: "data.optimum.seed", Default: "0", Check: config.Between(0, 1e9), Example: "1", Help: "Seed of all random numbers."},
 
 	{Path: "data.protocol.name", Example: "ens5-mini", Help: "Name of a built-in protocol."},
 	{Path: "data.protocol.rows", Default: "0", Check: config.Between(0, 65535), Example: "20", Help: "Rows of a coarser grid; 0: that of the protocol."},
@@ -423,7 +445,7 @@ func (c *Config) checkData() (faults []*exit.Error) {
 	for _, list := range []struct {
 		key   string
 		names []string
-	}{{"data.forecasts", d.Forecasts}, {"data.analyses", d.Analyses}} {
+	}{{"data.forecasts", d.Forecasts}, {"data.analyses", d.Analyses}, {"data.oracle", d.Oracle}} {
 		for _, p := range list.names {
 			if _, err := filepath.Match(p, ""); !filepath.IsLocal(p) || err != nil {
 				add(list.key, fmt.Sprintf("invalid pattern %q", p), "want a pattern within the data directory", "write it relative to data.folder")
@@ -450,6 +472,10 @@ func (c *Config) checkData() (faults []*exit.Error) {
 	switch {
 	case d.Source == ProtocolSource && !slices.Contains(protocolfile.Names(), d.Protocol.Name):
 		add("data.protocol.name", fmt.Sprintf("unknown protocol %q", d.Protocol.Name), "", "give one of "+strings.Join(protocolfile.Names(), ", "))
+	case d.Oracle != nil && c.Origins.Periods > 0:
+		add("data.oracle", "an oracle with several test periods", "its scores are those of one test period", "remove origins, or data.oracle")
+	case d.Oracle != nil && d.Analyses == nil:
+		add("data.oracle", "an oracle without analyses", "it is scored against those of data.analyses", "add data.analyses")
 	case d.Source != FilesSource && d.Folder != "":
 		add("data.folder", "data.folder with synthetic data", "data.source is "+d.Source, "remove data.folder")
 	}

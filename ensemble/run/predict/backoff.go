@@ -23,10 +23,10 @@ type retryTimer struct {
 }
 
 // fail schedules the next look: at the next poll, then after twice as long for each failure, up to maxLookPause.
-func (b *retryTimer) fail(poll time.Duration) {
+func (b *retryTimer) fail(now time.Time, poll time.Duration) {
 	b.failures++
-	b.next = time.Now().Add(backoff.Delay(poll, maxLookPause, b.failures))
+	b.next = now.Add(backoff.Delay(poll, maxLookPause, b.failures))
 }
 
 // isDue reports whether the pause is over.
-func (b *retryTimer) isDue() bool { return !time.Now().Before(b.next) }
+func (b *retryTimer) isDue(now time.Time) bool { return !now.Before(b.next) }

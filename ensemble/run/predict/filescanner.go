@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ensemble-weather/ensemble/internal/backoff"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/fingerprint"
 	fio "github.com/ensemble-weather/ensemble/io"
@@ -22,6 +23,7 @@ const longSettleTime = time.Hour
 // fileScanner separates complete from incomplete files, scan by scan.
 type fileScanner struct {
 	policy *inputPolicy
+	pauses backoff.Clock
 	sparse bool
 	states map[string]fileState // by path, at the last scan
 }
@@ -38,7 +40,7 @@ type fileState struct {
 
 // newFileScanner returns a scanner for the input of a prediction.
 func newFileScanner(p *prediction) *fileScanner {
-	return &fileScanner{policy: p.policy, sparse: p.options.Policy.AllowMissingChunks}
+	return &fileScanner{policy: p.policy, pauses: p.options.Clock.Pauses, sparse: p.options.Policy.AllowMissingChunks}
 }
 
 // pendingFile is a file that is not complete.
@@ -61,9 +63,9 @@ func (c *fileScanner) classify(files []string) (complete map[string]fingerprint.
 		if !s.settled || !before.IsStatEqual(path) {
 			s.mark, err = fingerprint.Of(path)
 			if err != nil || !known || !s.mark.UnchangedSince(before) {
-				s = fileState{mark: s.mark, since: time.Now()}
+				s = fileState{mark: s.mark, since: c.pauses.Now()}
 			}
-			s.settled = err == nil && (time.Since(s.since) >= settleTime || time.Since(s.mark.Changed) >= longSettleTime)
+			s.settled = err == nil && (c.pauses.Now().Sub(s.since) >= settleTime || time.Since(s.mark.Changed) >= longSettleTime)
 		}
 		wait := pendingFile{path: path}
 		switch {

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"time"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
@@ -16,6 +15,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/run/members"
 	"github.com/ensemble-weather/ensemble/ensemble/run/setup"
 	"github.com/ensemble-weather/ensemble/ensemble/team"
+	"github.com/ensemble-weather/ensemble/internal/backoff"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/filesystem"
 	"github.com/ensemble-weather/ensemble/internal/humanise"
@@ -68,6 +68,7 @@ type Clock struct {
 	// later ones, a [Service] refuses them.
 	MaxFuture time.Duration
 	Time      func() time.Time `json:"-"` // nil: that of the machine
+	Pauses    backoff.Clock    `json:"-"` // of pauses between scans and attempts, which Time does not affect
 }
 
 // Now returns the current time.
@@ -308,7 +309,7 @@ func (in *openInput) predict(ctx context.Context, init ensemble.Init, first bool
 	}
 	if there != nil {
 		in.p.cleanUp(init)
-		return resultOf(in.p.options.Out, init, there, nil), in.p.completeReference(first)
+		return in.resultOf(init, there, nil), in.p.completeReference(first)
 	}
 	failure := f.waitOpen()
 	if failure != nil && !f.recoverable(failure) {
@@ -316,7 +317,7 @@ func (in *openInput) predict(ctx context.Context, init ensemble.Init, first bool
 	}
 	lock, there, err := in.lock(ctx, init)
 	if err != nil || there != nil {
-		return resultOf(in.p.options.Out, init, there, nil), err
+		return in.resultOf(init, there, nil), err
 	}
 	defer func() { err = errors.Join(err, lock.Release()) }()
 	if f.ranks != nil {
@@ -338,7 +339,7 @@ func (in *openInput) predict(ctx context.Context, init ensemble.Init, first bool
 	if err := in.reportPublished(q, fc, first); err != nil {
 		return r, err
 	}
-	r = resultOf(in.p.options.Out, init, made, slices.DeleteFunc(pub.Warnings, func(w string) bool { return w == in.otherModel || slices.Contains(in.p.unlikeRanks, w) })) // reported once
+	r = in.resultOf(init, made, pub.Warnings)
 	r.Existing = already
 	return r, nil
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io/fs"
 	"path/filepath"
+	"slices"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/model"
@@ -38,17 +39,19 @@ func (r *results) addInit(init ensemble.Init, one InitResult) {
 	r.Outputs, r.Warnings = append(r.Outputs, one.Outputs...), append(r.Warnings, one.Warnings...)
 }
 
-// resultOf returns the outcome of an initialisation from its manifest.
-func resultOf(root string, init ensemble.Init, m *product.Manifest, warnings []string) (r InitResult) {
+// resultOf returns the outcome of an initialisation from its manifest. Warnings about the whole input are left out: they are
+// reported once.
+func (in *openInput) resultOf(init ensemble.Init, m *product.Manifest, warnings []string) (r InitResult) {
 	if m == nil {
 		return r
 	}
-	r = InitResult{Init: init, Warnings: warnings, Existing: true, Degraded: m.Status == manifest.Degraded, Members: len(m.MembersUsed), Complete: m.MembersComplete, Expected: m.MembersExpected}
+	r = InitResult{Init: init, Existing: true, Degraded: m.Status == manifest.Degraded, Members: len(m.MembersUsed), Complete: m.MembersComplete, Expected: m.MembersExpected}
 	if r.Degraded && warnings == nil {
-		r.Warnings = m.Warnings // the reasons recorded when it was made
+		warnings = m.Warnings // the reasons recorded when it was made
 	}
+	r.Warnings = slices.DeleteFunc(slices.Clone(warnings), func(w string) bool { return w == in.otherModel || slices.Contains(in.p.unlikeRanks, w) })
 	for _, name := range m.TopLevelOutputs() {
-		r.Outputs = append(r.Outputs, filepath.Join(product.InitDir(root, init), name))
+		r.Outputs = append(r.Outputs, filepath.Join(product.InitDir(in.p.options.Out, init), name))
 	}
 	return r
 }

@@ -97,7 +97,7 @@ func OpenService(o Options) (*Service, error) {
 	}
 	r := &Service{p: p, options: o, lockDeadline: p.waitDeadline(time.Time{}), files: newFileScanner(p), contents: map[string]fileContent{}, inits: map[ensemble.Init]*watcher{}}
 	if r.LocalFault() != nil {
-		r.reopening.fail(r.PollInterval())
+		r.reopening.fail(o.Clock.Pauses.Now(), r.PollInterval())
 	}
 	return r, nil
 }
@@ -116,7 +116,7 @@ func (r *Service) LocalFault() error {
 //
 // Errors: those of OpenService; a local fault that persists.
 func (r *Service) Reopen() (*Service, error) {
-	if r.LocalFault() == nil || !r.reopening.isDue() {
+	if r.LocalFault() == nil || !r.reopening.isDue(r.pauseTime()) {
 		return nil, nil
 	}
 	again, err := OpenService(r.options)
@@ -126,7 +126,7 @@ func (r *Service) Reopen() (*Service, error) {
 		}
 		again.Close()
 	}
-	r.reopening.fail(r.PollInterval())
+	r.reopening.fail(r.pauseTime(), r.PollInterval())
 	return nil, err
 }
 
@@ -162,6 +162,9 @@ func (r *Service) Unrelated() []input.UnrelatedFile { return r.p.finder.unrelate
 
 // PollInterval is the time between scans.
 func (r *Service) PollInterval() time.Duration { return cmp.Or(r.p.policy.Members.Poll, defaultPoll) }
+
+// pauseTime is the current time of pauses between attempts.
+func (r *Service) pauseTime() time.Time { return r.options.Clock.Pauses.Now() }
 
 // Close frees the model and saves the kernel timings.
 func (r *Service) Close() {
@@ -270,6 +273,16 @@ type initFiles struct {
 	pending  []pendingFile
 }
 
+// arriving names a file that is still being written if no file is complete: without any that could be used the deadline decides
+// nothing. It is "" otherwise.
+func (h *initFiles) arriving() string {
+	i := slices.IndexFunc(h.pending, func(f pendingFile) bool { return f.changing })
+	if len(h.complete) > 0 || i < 0 {
+		return ""
+	}
+	return h.pending[i].path + ": " + h.pending[i].reason
+}
+
 // firstArrival is the arrival of the first file: the last change of its name or content on this file system. Copies
 // that preserve modification times do not hide it.
 func (h *initFiles) firstArrival(states map[string]fileState) time.Time {
@@ -318,7 +331,7 @@ func (r *Service) readInits(ctx context.Context, path string, mark fingerprint.F
 	switch {
 	case !ok || !s.mark.IsSameContent(mark):
 		s = fileContent{mark: mark}
-	case s.err == nil || isContentFault(s.err) || !s.retry.isDue():
+	case s.err == nil || isContentFault(s.err) || !s.retry.isDue(r.pauseTime()):
 		return nil
 	}
 	in, err := fio.Open(ctx, []string{path}, fio.Options{Pool: r.p.pool, SkipBad: true, Sparse: r.p.options.Policy.AllowMissingChunks,
@@ -335,7 +348,7 @@ func (r *Service) readInits(ctx context.Context, path string, mark fingerprint.F
 		in.Close()
 	}
 	if s.err != nil && !isContentFault(s.err) {
-		s.retry.fail(r.PollInterval())
+		s.retry.fail(r.pauseTime(), r.PollInterval())
 	}
 	r.contents[path] = s
 	return nil
@@ -361,7 +374,7 @@ func (r *Service) decide(ctx context.Context, init ensemble.Init, h *initFiles) 
 		c.Due, c.err, c.State = true, e, "future"
 		return c, nil
 	}
-	last := !c.Deadline.IsZero() && !r.p.options.Clock.Now().Before(c.Deadline)
+	last := !c.Deadline.IsZero() && !r.p.options.Clock.Now().Before(c.Deadline) && h.arriving() == ""
 	v.deadline = c.Deadline
 	s, err := v.decide(ctx, h.complete, h.pending, nil, last)
 	if ctx.Err() != nil {
@@ -369,7 +382,7 @@ func (r *Service) decide(ctx context.Context, init ensemble.Init, h *initFiles) 
 	}
 	c.Due, c.err, c.files, c.leftOut = s.Done, err, s.Files, s.LeftOut
 	if !s.Done {
-		c.Missing = cmp.Or(v.lastReport, "its first files")
+		c.Missing = cmp.Or(h.arriving(), v.lastReport, "its first files")
 	}
 	c.State = fileSetState(h.complete, s.LeftOut)
 	return c, nil

@@ -11,6 +11,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/run/input"
+	"github.com/ensemble-weather/ensemble/internal/backoff"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/fingerprint"
 	"github.com/ensemble-weather/ensemble/internal/humanise"
@@ -33,6 +34,7 @@ type scanResult struct {
 type watcher struct {
 	policy  *inputPolicy
 	now     func() time.Time
+	pauses  backoff.Clock
 	files   *fileScanner
 	onWarn  func(string) // nil drops warnings
 	list    func() ([]string, error)
@@ -58,7 +60,7 @@ type inventoryCheck struct {
 
 // newWatcher returns a watcher for the input of a prediction.
 func newWatcher(p *prediction) *watcher {
-	return &watcher{policy: p.policy, now: p.options.Clock.Now, files: newFileScanner(p), onWarn: p.options.Warn, list: p.finder.list, missing: p.missingFields, poll: cmp.Or(p.policy.Members.Poll, defaultPoll)}
+	return &watcher{policy: p.policy, now: p.options.Clock.Now, pauses: p.options.Clock.Pauses, files: newFileScanner(p), onWarn: p.options.Warn, list: p.finder.list, missing: p.missingFields, poll: cmp.Or(p.policy.Members.Poll, defaultPoll)}
 }
 
 // scan scans the input once; scans after the first follow a pause. If the deadline has passed before the first one, a second one shows
@@ -102,7 +104,7 @@ func (v *watcher) decide(ctx context.Context, complete map[string]fingerprint.Fi
 			return s, ctx.Err()
 		}
 		if v.inventory.err != nil && !isContentFault(v.inventory.err) {
-			v.inventory.retry.fail(v.poll)
+			v.inventory.retry.fail(v.pauses.Now(), v.poll)
 		}
 	}
 	v.inventory.ended = v.inventory.ended || last
@@ -128,7 +130,7 @@ func (v *watcher) mustCheck(complete map[string]fingerprint.File, last bool) boo
 		v.inventory.retry = retryTimer{}
 		return true
 	}
-	return v.inventory.err != nil && !isContentFault(v.inventory.err) && (v.inventory.retry.isDue() || last && !v.inventory.ended)
+	return v.inventory.err != nil && !isContentFault(v.inventory.err) && (v.inventory.retry.isDue(v.pauses.Now()) || last && !v.inventory.ended)
 }
 
 // finish decides at the deadline.

@@ -1,0 +1,179 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/ensemble-weather/ensemble/internal/backoff"
+	"github.com/ensemble-weather/ensemble/internal/manifest"
+)
+
+// modelInit is an initialisation in the documented behaviour of the service.
+type modelInit struct {
+	init         time.Time
+	products     string // "": none
+	issues       []string
+	input        string // of the last attempt
+	failed       bool
+	attempts     int       // failed ones of this input
+	next         time.Time // of the next attempt after a failure; zero: none until the input changes
+	since        time.Time // of its failed or degraded state
+	acknowledged bool
+}
+
+func (i *modelInit) String() string {
+	if i == nil {
+		return "none"
+	}
+	return name(i.init) + " " + i.products
+}
+
+// isOpen reports whether it is failed or degraded, and listed, without an acknowledgement.
+func (i *modelInit) isOpen(now time.Time) bool {
+	return (i.failed || i.products == manifest.Degraded) && !i.acknowledged && now.Sub(i.init) <= monthMaxAge
+}
+
+// monthModel follows a plan by the rules of docs/operations.md, from the intended state of the files alone.
+type monthModel struct {
+	plan       *monthPlan
+	inits      []*modelInit
+	conditions map[string][]bool // of each alert that may be due, by step
+}
+
+func newMonthModel(p *monthPlan) *monthModel {
+	m := &monthModel{plan: p, conditions: map[string][]bool{}}
+	for _, init := range p.inits {
+		m.inits = append(m.inits, &modelInit{init: init})
+	}
+	return m
+}
+
+// newest returns the newest initialisation with products; nil: none.
+func (m *monthModel) newest() (newest *modelInit) {
+	for _, i := range m.inits {
+		if i.products != "" {
+			newest = i
+		}
+	}
+	return newest
+}
+
+// readableAt is the time of the scan at which a file is complete: the second one after its arrival, without an outage of what
+// reads it.
+func (m *monthModel) readableAt(s sending) time.Time {
+	t := s.at.Add(monthStep)
+	for _, o := range m.plan.outages {
+		if (o.what == "decoder" || o.what == "broken") && !t.Before(o.begin) && s.at.Before(o.end) {
+			t = o.end.Add(monthStep)
+		}
+	}
+	return t
+}
+
+// inputOf returns the faults of the files of an initialisation that are readable, by member. One that replaces or joins others without a
+// decoding program is "unread".
+func (m *monthModel) inputOf(i *modelInit, now time.Time) map[int]string {
+	in := map[int]string{}
+	for _, s := range m.plan.sendings {
+		if s.init.Equal(i.init) && !now.Before(m.readableAt(s)) {
+			in[s.member] = s.fault
+		}
+	}
+	if o := m.plan.outageAt(now); o != nil && o.what == "decoder" && len(in) > 0 {
+		for _, s := range m.plan.sendings {
+			if s.init.Equal(i.init) && !s.at.Before(o.begin) && !now.Before(s.at) {
+				in[s.member] = "unread"
+			}
+		}
+		if !slices.ContainsFunc(slices.Collect(maps.Values(in)), func(fault string) bool { return fault != "unread" }) {
+			return nil // the initialisation of files that were never read is unknown
+		}
+	}
+	return in
+}
+
+// statusOf returns the status of the products of the readable files, by member; "" if they are refused: those without a control, of
+// fewer than two members, or on another grid.
+func statusOf(in map[int]string) string {
+	complete := 0
+	for _, fault := range in {
+		if fault == "" {
+			complete++
+		}
+	}
+	control, arrived := in[0]
+	switch {
+	case !arrived || control != "" || complete < 2:
+		return ""
+	case complete < monthMembers:
+		return manifest.Degraded
+	}
+	return manifest.OK
+}
+
+// step advances the model.
+func (m *monthModel) step(now time.Time) {
+	failed, degraded, late := 0, 0, false
+	for _, i := range m.inits {
+		if now.Sub(i.init) > monthMaxAge || now.Before(i.init) {
+			continue
+		}
+		m.attempt(i, now)
+		switch {
+		case i.failed && !i.acknowledged:
+			failed++
+		case i.failed:
+		case i.products == "":
+			late = late || now.After(i.init.Add(monthExpected))
+		case i.isOpen(now):
+			degraded++
+		}
+	}
+	if t := now.Sub(m.plan.wrongAt); t >= monthStep && t < misdatedFor {
+		failed++
+	}
+	newest := m.newest()
+	for name, is := range map[string]bool{
+		"EnsembleFailed": failed > 0, "EnsembleDegraded": degraded > 0, "EnsembleLate": late,
+		"EnsembleNoNewProducts": newest == nil || now.Sub(newest.init) > 20*time.Hour,
+	} {
+		m.conditions[name] = append(m.conditions[name], is)
+	}
+}
+
+// attempt issues an initialisation if that is due.
+func (m *monthModel) attempt(i *modelInit, now time.Time) {
+	in := m.inputOf(i, now)
+	if len(in) == 0 {
+		i.failed, i.input = false, ""
+		return
+	}
+	status := statusOf(in)
+	if status != manifest.OK && now.Before(i.init.Add(monthDeadline)) {
+		return
+	}
+	if input := fmt.Sprint(in); input != i.input {
+		i.input, i.attempts = input, 0
+	} else if !i.failed || i.next.IsZero() || now.Before(i.next) {
+		return
+	}
+	was := i.failed
+	o := m.plan.outageAt(now)
+	i.next = time.Time{}
+	switch {
+	case o != nil && o.what != "killed":
+		i.attempts++
+		i.failed, i.next = true, now.Add(backoff.Delay(time.Minute, time.Hour, i.attempts))
+	case status == "":
+		i.failed = true
+	default:
+		i.failed, i.products, i.acknowledged = false, status, false
+		i.issues = append(i.issues, i.products)
+		i.since = now
+	}
+	if i.failed && !was {
+		i.since, i.acknowledged = now, false
+	}
+}

@@ -1,0 +1,130 @@
+package experiment
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/ensemble-weather/ensemble/ensemble/config/experimentfile"
+	"github.com/ensemble-weather/ensemble/ensemble/demo/demotest"
+	"github.com/ensemble-weather/ensemble/ensemble/run/optimum"
+	"github.com/ensemble-weather/ensemble/ensemble/run/trained"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/postproc/score"
+)
+
+// optimumExperiment is a benchmark of a year with 19 initialisations, of which the last six are tested.
+func optimumExperiment(t *testing.T, change ...string) *experimentfile.Config {
+	t.Helper()
+	c := demotest.Config(t, demotest.Files(t), "data.split.train.from=2001-01-01", "data.split.train.to=2001-06-20", "data.split.validation.from=2001-06-24", "data.split.validation.to=2001-08-25",
+		"data.split.test.from=2001-09-01", "data.split.test.to=2001-12-31")
+	dir := t.TempDir()
+	text := `version: 1
+name: optimum-tiny
+title: "a test"
+config: train.yaml
+set: ["train.networks=1", "train.epochs=1", "baselines=[emos,emos_grid]"]
+threads: 1
+seeds: [3]
+data:
+  source: optimum
+  optimum: {years: 1, test_years: 1, interval: 20d, members: 4, oracle_members: 5}
+  forecasts: ["optimum_fc_*.grib2"]
+  analyses: ["optimum_an_*.nc"]
+  oracle: ["optimum_or_*.grib2"]
+scores:
+  - {score: crps_gauss, variable: t, level: 850hPa, lead: 48h, value: 0.5, tolerance: 5}
+`
+	for i := 0; i+1 < len(change); i += 2 {
+		if !strings.Contains(text, change[i]) {
+			t.Fatalf("no %q in\n%s", change[i], text)
+		}
+		text = strings.Replace(text, change[i], change[i+1], 1)
+	}
+	for name, text := range map[string]string{"train.yaml": string(c.YAML()), experimentfile.FileName: text} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	e, err := experimentfile.Load(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+// The oracle is scored on the dates and targets of the trainings, and the shares follow from its fair CRPS and the
+// scores of the trainings. Bad input is refused before any training.
+func TestSharesOfTheOptimum(t *testing.T) {
+	o := Options{Experiment: optimumExperiment(t), Dir: t.TempDir(), Version: "test"}
+	r, err := Run(context.Background(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	own, err := trained.ReadScores(filepath.Join(o.Dir, trainings(o.Experiment)[0].dir()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	fair := r.Optimum.Oracle.Find(score.CRPSFair.ID, optimum.Oracle, "t", "850hPa", "48h")
+	if fair == nil || fair.Members != 5 || fair.N != own.Find(score.CRPSGauss.ID, "network", "t", "850hPa", "48h").N {
+		t.Fatalf("oracle %+v", fair)
+	}
+	found := 0
+	for _, x := range r.Optimum.Shares {
+		of := own
+		if x.System == optimum.Oracle {
+			of = r.Optimum.Oracle
+		}
+		v := of.Find(x.Score, x.System, x.Variable, x.Level, x.Lead)
+		e := own.Find(score.CRPSGauss.ID, optimum.Reference, x.Variable, x.Level, x.Lead)
+		best := r.Optimum.Oracle.Find(score.CRPSFair.ID, optimum.Oracle, x.Variable, x.Level, x.Lead)
+		want := (e.Value - v.Value) / (e.Value - best.Value)
+		if e.Value <= best.Value {
+			t.Errorf("%s: the reference is as good as the oracle", x.System)
+		}
+		if d := math.Abs(float64(want - x.Share)); d > 1e-6 || x.Unit == "" {
+			t.Errorf("%+v: want share %g", x, want)
+		}
+		found++
+	}
+	if found != 6 {
+		t.Errorf("%d shares", found)
+	}
+	var b strings.Builder
+	if err := r.Sections().WriteText(&b); err != nil || !strings.Contains(b.String(), "Share of the way from emos_grid to the oracle") || !strings.Contains(b.String(), "The oracle") {
+		t.Errorf("%v\n%s", err, b.String())
+	}
+	for _, path := range r.Outputs() {
+		if text, err := os.ReadFile(path); err != nil || len(text) == 0 || strings.HasSuffix(path, ".html") && !strings.Contains(string(text), "Share of the way") {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+	for _, c := range []struct {
+		name   string
+		change []string
+		code   exit.Code
+		want   string
+	}{
+		{"no reference", []string{",emos_grid]", "]"}, exit.Usage, "an oracle without the baseline emos_grid"},
+		{"data without oracle", []string{`["optimum_or_*.grib2"]`, `["oracle_*.grib2"]`}, exit.NotYet, "oracle_*.grib2"},
+		{"an oracle of some test dates", []string{`["optimum_or_*.grib2"]`, `["optimum_or_200112*.grib2"]`}, exit.NotYet, "the oracle lacks 4 of 6 test initialisations"},
+	} {
+		bad := o
+		bad.Experiment, bad.data = optimumExperiment(t, c.change...), nil
+		bad.Dir = t.TempDir()
+		if err := os.Rename(filepath.Join(o.Dir, "data"), filepath.Join(bad.Dir, "data")); err != nil { // the same data
+			t.Fatal(err)
+		}
+		o.Dir = bad.Dir
+		if _, err := Run(context.Background(), bad); exit.CodeOf(err) != c.code || !strings.Contains(fmt.Sprint(err), c.want) {
+			t.Errorf("%s: got %v, want code %d and %q", c.name, err, c.code, c.want)
+		}
+		if _, err := os.Stat(filepath.Join(bad.Dir, experimentfile.BaseVariant)); err == nil {
+			t.Errorf("%s: something was trained", c.name)
+		}
+	}
+}
