@@ -100,7 +100,7 @@ func makeRun(t *testing.T, python, data string, base int) (dir string) {
 			t.Fatal(err)
 		}
 	}
-	if err := rundir.WriteManifest(dir, rundir.Manifest{Record: manifest.Record{Status: manifest.OK}, Command: "benchmark"}, files); err != nil {
+	if err := rundir.View(dir).WriteManifest(rundir.Manifest{Record: manifest.Record{Status: manifest.OK}, Command: "benchmark"}, files); err != nil {
 		t.Fatal(err)
 	}
 	return dir

@@ -83,15 +83,16 @@ const (
 
 // Save writes the checkpoint of step m.Step into a folder under root. It creates root if necessary.
 // It writes to a hidden folder, reads that back and compares it, renames it, and updates LATEST. An
-// existing checkpoint of the same step is replaced. The caller must be the only writer under root.
+// existing checkpoint of the same step is replaced. The caller must be the only writer under root:
+// guard calls its argument, which only renames, if that is so, and returns an error otherwise; nil always calls it.
 //
 // Memory: the encoded bytes of one tensor.
-// Errors: exit 73 (cannot create) or 74 (I/O, disk full, data read back differ). After an error
+// Errors: exit 73 (cannot create) or 74 (I/O, disk full, data read back differ); those of guard. After an error
 // the existing checkpoints are unchanged.
 // Cost: the data are written once and read three times: for the checksum of the file, to compare
 // tensors, and for the checksum again. These pages may come from the cache of the operating
 // system, so a fault of the disk is found by a later Load.
-func Save(root string, m Meta, tensors []Tensor) (dir string, err error) {
+func Save(root string, m Meta, tensors []Tensor, guard func(publish func() error) error) (dir string, err error) {
 	dir = filepath.Join(root, Name(m.Step))
 	if err := atomicfile.MkdirAll(root, 0o755); err != nil {
 		return "", exit.CreateError(root, err)
@@ -126,11 +127,20 @@ func Save(root string, m Meta, tensors []Tensor) (dir string, err error) {
 		return "", &exit.Error{Code: exit.IO, What: "the checkpoint differs from the written data when it is read back", At: dir, Why: err.Error(),
 			Fix: "check the disk; run the same command again", Err: err}
 	}
-	if err := publish(tmp, dir); err != nil {
-		return "", exit.CreateError(dir, err)
+	publishNewest := func() error {
+		if err := publish(tmp, dir); err != nil {
+			return exit.CreateError(dir, err)
+		}
+		latest := filepath.Join(root, latestFile)
+		return exit.CreateError(latest, atomicfile.WriteFile(latest, []byte(Name(m.Step)+"\n")))
 	}
-	if err := atomicfile.WriteFile(filepath.Join(root, latestFile), []byte(Name(m.Step)+"\n")); err != nil {
-		return "", exit.CreateError(filepath.Join(root, latestFile), err)
+	if guard == nil {
+		err = publishNewest()
+	} else {
+		err = guard(publishNewest)
+	}
+	if err != nil {
+		return "", err
 	}
 	return dir, nil
 }

@@ -201,7 +201,7 @@ func meta(step uint64) Meta {
 
 func save(t *testing.T, root string, step uint64) string {
 	t.Helper()
-	dir, err := Save(root, meta(step), sample())
+	dir, err := Save(root, meta(step), sample(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -350,7 +350,7 @@ func TestFault26(t *testing.T) {
 			save(t, root, 100)
 			older := sample()
 			older[0].Data.([]float32)[0]++
-			foreign, err := Save(filepath.Join(t.TempDir(), "checkpoints"), meta(150), older)
+			foreign, err := Save(filepath.Join(t.TempDir(), "checkpoints"), meta(150), older, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -458,13 +458,13 @@ func TestBranch(t *testing.T) {
 func TestSaveFails(t *testing.T) {
 	root := filepath.Join(t.TempDir(), "checkpoints")
 	save(t, root, 1)
-	if _, err := Save(root, meta(2), []Tensor{{"a", []int{2}, []float32{1}}}); err == nil {
+	if _, err := Save(root, meta(2), []Tensor{{"a", []int{2}, []float32{1}}}, nil); err == nil {
 		t.Error("a tensor that contradicts its shape was saved")
 	}
 	if err := os.WriteFile(filepath.Join(root, "file"), nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Save(filepath.Join(root, "file"), meta(2), sample()); exit.CodeOf(err) != exit.CannotWrite {
+	if _, err := Save(filepath.Join(root, "file"), meta(2), sample(), nil); exit.CodeOf(err) != exit.CannotWrite {
 		t.Errorf("below a file: %v, want exit 73", err)
 	}
 	if c, _, err := LoadLatest(root); err != nil || c.Step != 1 {

@@ -14,7 +14,7 @@
 // then does it update LATEST. Load compares every tensor with its checksum and names a tensor that
 // differs.
 //
-//	dir, err := ckpt.Save(root, ckpt.Meta{Step: 1200}, tensors)
+//	dir, err := ckpt.Save(root, ckpt.Meta{Step: 1200}, tensors, nil)
 //	c, warnings, err := ckpt.LoadLatest(root)
 //
 // Formats that can contain code are refused, whatever the name of the file: pickle, and the zip and

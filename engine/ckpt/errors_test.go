@@ -80,12 +80,12 @@ func TestFailedSave(t *testing.T) {
 	save(t, root, 7)
 	bad := []Tensor{{Name: "x", Shape: []int{3}, Data: []float32{1, 2}}}
 	made, restore := faultfs.Use(faultfs.Fault{Of: faultfs.Changing})
-	_, err := Save(root, meta(8), bad)
+	_, err := Save(root, meta(8), bad, nil)
 	restore()
 	if err == nil || made.Count() > 0 { // as where the disk has too little space
 		t.Fatalf("a tensor without its elements: %v, after %d operations that change files", err, made.Count())
 	}
-	if _, err := Save(filepath.Join(root, latestFile), meta(8), sample()); exit.CodeOf(err) != exit.CannotWrite {
+	if _, err := Save(filepath.Join(root, latestFile), meta(8), sample(), nil); exit.CodeOf(err) != exit.CannotWrite {
 		t.Errorf("below a file: %v, want exit 73", err)
 	}
 	if got := folders(t, root); !slices.Equal(got, []string{latestFile, Name(7)}) {
@@ -286,7 +286,7 @@ func eachFault(t *testing.T, do func(root string) error, check func(root string,
 // TestSaveEachFault: whatever operation of Save fails, it is an error, or the checkpoint is the newest. After an error the newest one is
 // the previous one, or whole. Nothing remains that RemovePartial and Retain leave.
 func TestSaveEachFault(t *testing.T) {
-	eachFault(t, func(root string) error { _, err := Save(root, meta(300), sample()); return err }, func(root string, hit faultfs.Operation, err error) {
+	eachFault(t, func(root string) error { _, err := Save(root, meta(300), sample(), nil); return err }, func(root string, hit faultfs.Operation, err error) {
 		if code := exit.CodeOf(err); err != nil && (code != exit.IO && code != exit.CannotWrite || !errors.Is(err, unix.EIO) && !strings.Contains(err.Error(), "read back")) {
 			t.Errorf("%s of %s fails: %v", hit.Kind, hit.Path, err)
 		}
@@ -375,7 +375,7 @@ func TestOthersEachFault(t *testing.T) {
 // TestNewRootIsSynced: a new folder of checkpoints whose name may not survive a power failure is an error.
 func TestNewRootIsSynced(t *testing.T) {
 	_, restore := faultfs.Use(faultfs.Fault{N: 1, Of: []faultfs.Kind{faultfs.SyncDir}, Err: unix.EIO})
-	_, err := Save(filepath.Join(t.TempDir(), "checkpoints"), meta(7), sample())
+	_, err := Save(filepath.Join(t.TempDir(), "checkpoints"), meta(7), sample(), nil)
 	restore()
 	if exit.CodeOf(err) != exit.IO {
 		t.Errorf("%v, want exit 74", err)

@@ -20,7 +20,7 @@ func TestFault24(t *testing.T) {
 	var promises []promise
 	l := powerfail.Run(t, dir, func(r *powerfail.Recorder) error {
 		for _, step := range []uint64{1, 2, 2, 3, 4} { // 2 is saved again, as after a resume
-			if _, err := Save(root, meta(step), sample()); err != nil {
+			if _, err := Save(root, meta(step), sample(), nil); err != nil {
 				return err
 			}
 			promises = append(promises, promise{r.Operations(), step})
@@ -32,7 +32,7 @@ func TestFault24(t *testing.T) {
 		if _, err := Branch(root, 3); err != nil {
 			return err
 		}
-		_, err := Save(root, meta(4), sample())
+		_, err := Save(root, meta(4), sample(), nil)
 		promises = append(promises, promise{r.Operations(), 4})
 		return err
 	})

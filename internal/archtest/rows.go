@@ -50,6 +50,7 @@ var rows = []row{
 	{"internal/progress", []string{"internal/terminal"}},
 	{"internal/redact", nil},
 	{"internal/rundir", []string{"internal/atomicfile", "internal/exit", "internal/filesystem", "internal/lease", "internal/manifest"}},
+	{"internal/rundir/rundirtest", []string{"internal/faultfs", "internal/filesystem", "internal/rundir"}},
 	{"internal/scratch", []string{"internal/bigmem", "internal/exit", "internal/filesystem"}},
 	{"internal/sandbox", nil},
 	{"internal/setuptest", nil},

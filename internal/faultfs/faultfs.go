@@ -6,6 +6,7 @@ package faultfs
 import (
 	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 	"time"
@@ -193,6 +194,14 @@ func (s *System) Rename(from, to string) error {
 		return err
 	}
 	return s.base.Rename(from, to)
+}
+
+// RenameAt counts as Rename, with the old name.
+func (s *System) RenameAt(from filesystem.File, oldName string, to filesystem.File, newName string) error {
+	if err := s.before(Operation{Kind: Rename, Path: filepath.Join(from.Name(), oldName)}, nil); err != nil {
+		return err
+	}
+	return s.base.RenameAt(from, oldName, to, newName)
 }
 
 // Exchange counts as Exchange, with the first name.

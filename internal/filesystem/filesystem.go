@@ -11,6 +11,8 @@ import (
 	"io/fs"
 	"os"
 	"sync/atomic"
+
+	"golang.org/x/sys/unix"
 )
 
 // File is an open file. *os.File is one.
@@ -45,6 +47,8 @@ type System interface {
 	ReadDir(name string) ([]fs.DirEntry, error)
 	Mkdir(name string, perm fs.FileMode) error
 	Rename(from, to string) error
+	// RenameAt renames an entry of one open folder to an entry of another, wherever the names of the folders lead by now.
+	RenameAt(from File, oldName string, to File, newName string) error
 	// Exchange swaps two existing files or folders in one step: each name has always one of the two. Systems and file
 	// systems that cannot return an error that is errors.ErrUnsupported, with both unchanged.
 	Exchange(a, b string) error
@@ -123,6 +127,18 @@ func Mkdir(name string, perm fs.FileMode) error { return Current().Mkdir(name, p
 
 // Rename is os.Rename.
 func Rename(from, to string) error { return Current().Rename(from, to) }
+
+// OpenFolder opens a folder for RenameAt. A symbolic link in its place is not followed.
+//
+// Errors: as OpenFile; for a link or a file one that is unix.ENOTDIR or unix.ELOOP.
+func OpenFolder(name string) (File, error) {
+	return OpenFile(name, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+}
+
+// RenameAt renames an entry of an open folder; see System.
+func RenameAt(from File, oldName string, to File, newName string) error {
+	return Current().RenameAt(from, oldName, to, newName)
+}
 
 // Exchange swaps two existing names in one step; see System.
 func Exchange(a, b string) error { return Current().Exchange(a, b) }

@@ -6,6 +6,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 
 	"golang.org/x/sys/unix"
 )
@@ -111,6 +112,14 @@ func (OS) Mkdir(name string, perm fs.FileMode) error { return os.Mkdir(name, per
 
 // Rename is os.Rename.
 func (OS) Rename(from, to string) error { return os.Rename(from, to) }
+
+// RenameAt is renameat(2).
+func (OS) RenameAt(from File, oldName string, to File, newName string) error {
+	if err := unix.Renameat(int(from.Fd()), oldName, int(to.Fd()), newName); err != nil {
+		return &os.LinkError{Op: "rename", Old: filepath.Join(from.Name(), oldName), New: filepath.Join(to.Name(), newName), Err: err}
+	}
+	return nil
+}
 
 // Exchange is renameat2(2) with RENAME_EXCHANGE. Where the system call, the file system or the system lacks it, the error
 // is errors.ErrUnsupported.

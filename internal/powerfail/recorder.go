@@ -247,6 +247,11 @@ func (r *Recorder) Rename(from, to string) error {
 	return r.two(Rename, from, to, func() error { return r.System.Rename(from, to) })
 }
 
+// RenameAt implements filesystem.System.
+func (r *Recorder) RenameAt(from filesystem.File, oldName string, to filesystem.File, newName string) error {
+	return r.two(Rename, filepath.Join(from.Name(), oldName), filepath.Join(to.Name(), newName), func() error { return r.System.RenameAt(from, oldName, to, newName) })
+}
+
 // Exchange implements filesystem.System.
 func (r *Recorder) Exchange(a, b string) error {
 	return r.two(Exchange, a, b, func() error { return r.System.Exchange(a, b) })

@@ -31,7 +31,7 @@ func run(t *testing.T, dir, identity string) {
 		err = errors.Join(d.WriteConfig([]byte("old"), nil), d.WriteEnvironment(Environment{}), d.Close(), os.Mkdir(d.File("model"), 0o755), os.WriteFile(d.File("model", ".w.partial-1"), nil, 0o644))
 	}
 	if err == nil && identity != "" {
-		err = WriteManifest(dir, Manifest{Identity: identity}, []string{"config.effective.yaml"})
+		err = View(dir).WriteManifest(Manifest{Identity: identity}, []string{"config.effective.yaml"})
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -183,7 +183,7 @@ func TestFolders(t *testing.T) {
 func TestView(t *testing.T) {
 	dir := t.TempDir()
 	v := View(dir)
-	if err := errors.Join(v.Events().Write("train", 1, 0), v.Events().Resumed(1, 0), v.CheckLease(), v.Close()); err != nil {
+	if err := errors.Join(v.Events().Write("train", 1, 0), v.Events().Resumed(1, 0), v.Publish(func() error { return nil }), v.Close()); err != nil {
 		t.Error(err)
 	}
 	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 || v.File("a", "b") != filepath.Join(dir, "a", "b") {
@@ -431,13 +431,13 @@ func TestManifestErrors(t *testing.T) {
 	if m, err := ReadManifest(dir); m != nil || !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("no manifest: %v, %v", m, err)
 	}
-	if err := WriteManifest(dir, Manifest{}, []string{"gone"}); err == nil {
+	if err := View(dir).WriteManifest(Manifest{}, []string{"gone"}); err == nil {
 		t.Error("an output that is gone was listed")
 	}
 	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
 		t.Errorf("left %v, %v", left, err)
 	}
-	if err := WriteManifest(dir, Manifest{Command: "train", Identity: "one"}, nil); err != nil {
+	if err := View(dir).WriteManifest(Manifest{Command: "train", Identity: "one"}, nil); err != nil {
 		t.Fatal(err)
 	}
 	if m, err := ReadManifest(dir); err != nil || m.Command != "train" || m.Identity != "one" || m.Schema != "ensemble.run/1" {
@@ -472,7 +472,7 @@ func TestSecondClose(t *testing.T) {
 	if text, err := os.ReadFile(second.File("config.effective.yaml")); err != nil || string(text) != "second" {
 		t.Errorf("the configuration is %q, %v", text, err)
 	}
-	if err := errors.Join(second.CheckLease(), second.Close()); err != nil {
+	if err := errors.Join(second.Publish(func() error { return nil }), second.Close()); err != nil {
 		t.Error(err)
 	}
 	if text, err := os.ReadFile(second.File("config.effective.yaml")); err != nil || string(text) != "old" {

@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/ensemble-weather/ensemble/internal/atomicfile"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/filesystem"
 )
@@ -33,7 +34,7 @@ const EventsFile = "events.jsonl"
 // Concurrency: several goroutines may use it.
 type Events struct {
 	mu          sync.Mutex
-	dir         string
+	of          *Dir
 	begin       time.Time       // monotonic
 	file        filesystem.File // nil until the first event
 	tensorBoard *tensorBoard
@@ -41,15 +42,24 @@ type Events struct {
 
 // newEvents returns the log of a run directory. Nothing is created until the first
 // event, so that a run that is refused leaves no files.
-func newEvents(dir string) *Events { return &Events{dir: dir, begin: time.Now()} }
+func newEvents(of *Dir) *Events { return &Events{of: of, begin: time.Now()} }
 
 // open opens the log for appending. It terminates an incomplete last line of a
-// killed process.
+// killed process. The log of an earlier process becomes a new file, so that what that one writes, if it
+// was suspended and continues, is lost.
 func (e *Events) open() error {
 	if e.file != nil {
 		return nil
 	}
-	path := filepath.Join(e.dir, EventsFile)
+	return e.of.Publish(e.openOwn)
+}
+
+// openOwn is open for a process that holds the lease.
+func (e *Events) openOwn() error {
+	path := e.of.File(EventsFile)
+	if err := renew(path); err != nil {
+		return exit.CreateError(path, err)
+	}
 	f, err := filesystem.OpenFile(path, os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o644)
 	if err != nil {
 		return exit.CreateError(path, err)
@@ -57,12 +67,28 @@ func (e *Events) open() error {
 	if err := endLine(f); err != nil {
 		return errors.Join(exit.CreateError(path, err), f.Close())
 	}
-	b, err := openTensorBoard(filepath.Join(e.dir, "tensorboard"))
+	b, err := openTensorBoard(e.of.File("tensorboard"))
 	if err != nil {
 		return errors.Join(err, f.Close())
 	}
 	e.file, e.tensorBoard = f, b
 	return nil
+}
+
+// renew replaces a file by a copy of itself. One that does not exist is no error.
+func renew(path string) error {
+	old, err := filesystem.Open(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer old.Close()
+	return atomicfile.Write(path, func(w io.Writer) error {
+		_, err := io.Copy(w, old)
+		return err
+	})
 }
 
 // endLine appends a newline if the file does not end with one. The incomplete line
@@ -157,7 +183,7 @@ func (e *Events) Sync() error {
 	if e.file == nil {
 		return nil
 	}
-	return exit.CreateError(e.file.Name(), errors.Join(e.file.Sync(), filesystem.SyncDir(e.dir)))
+	return exit.CreateError(e.file.Name(), errors.Join(e.file.Sync(), filesystem.SyncDir(e.of.Path)))
 }
 
 // close closes both files. Events without any have none.

@@ -17,16 +17,16 @@ type Manifest struct {
 }
 
 // WriteManifest computes the checksums of the outputs, whose names are relative to
-// dir, and writes SHA256SUMS and then manifest.json.
+// the directory, and publishes SHA256SUMS and then manifest.json.
 //
-// Errors: those of manifest.SumBelow and manifest.Write.
-func WriteManifest(dir string, m Manifest, outputs []string) error {
+// Errors: those of manifest.SumBelow, manifest.Write and Publish.
+func (d *Dir) WriteManifest(m Manifest, outputs []string) error {
 	var err error
-	if m.Outputs, err = manifest.SumBelow(dir, outputs); err != nil {
+	if m.Outputs, err = manifest.SumBelow(d.Path, outputs); err != nil {
 		return err
 	}
 	m.Schema = manifestSchema
-	return manifest.Write(dir, &m)
+	return d.Publish(func() error { return manifest.Write(d.Path, &m) })
 }
 
 // ReadManifest reads the manifest of a directory.

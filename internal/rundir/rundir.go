@@ -75,20 +75,23 @@ func Open(path string, o Options) (*Dir, State, error) {
 	}
 	d := &Dir{Path: path, lease: l, created: missing != nil}
 	// What a killed process left must not count as content. That process is dead, as this one holds the lease.
-	if err := atomicfile.RemoveTemporary(path, files...); err != nil {
-		return nil, Fresh, errors.Join(exit.CreateError(path, err), d.Close())
-	}
-	if err := d.settle(); err != nil {
-		return nil, Fresh, errors.Join(exit.CreateError(path, err), d.Close())
+	err = d.Publish(func() error {
+		if err := atomicfile.RemoveTemporary(path, files...); err != nil {
+			return exit.CreateError(path, err)
+		}
+		return exit.CreateError(path, d.settle())
+	})
+	if err != nil {
+		return nil, Fresh, errors.Join(err, d.Close())
 	}
 	state, err := d.enter(o)
 	if err != nil || state == Complete {
 		return nil, state, errors.Join(err, d.Close())
 	}
-	if err := d.removeTemporary(); err != nil {
+	if err := d.Publish(d.removeTemporary); err != nil {
 		return nil, state, errors.Join(err, d.Close())
 	}
-	d.events = newEvents(path)
+	d.events = newEvents(d)
 	return d, state, nil
 }
 
@@ -133,7 +136,7 @@ func (d *Dir) enter(o Options) (State, error) {
 		return Fresh, refuse("it contains "+names[0]+" but no run", "choose another --run-dir")
 	}
 	if o.Overwrite {
-		return Fresh, exit.CreateError(d.Path, d.setAside())
+		return Fresh, d.Publish(func() error { return exit.CreateError(d.Path, d.setAside()) })
 	}
 	m, err := ReadManifest(d.Path)
 	switch {
@@ -210,10 +213,12 @@ func (d *Dir) File(parts ...string) string {
 // Events returns the event log of the run; nil, which drops events, in a View.
 func (d *Dir) Events() *Events { return d.events }
 
-// CheckLease returns an error if another process took over the run directory, which
-// can happen if this process was suspended for long. Poll it together with requests
-// to stop.
-func (d *Dir) CheckLease() error { return d.lease.CheckHeld() }
+// Publish calls f, which replaces or removes files of the run, while no other process can take the directory over: a process
+// that was suspended for long may have lost it. f should only rename and write little, and must not call Publish. In a View it
+// is called at once.
+//
+// Errors: those of f; exit 73 wrapping lease.ErrHeld if another process has the directory. f was not called then.
+func (d *Dir) Publish(f func() error) error { return d.lease.Guard(f) }
 
 // Close closes the event files and releases the lease. If Open has set another run aside, that one
 // is removed if the new one has a checkpoint or is finished, and comes back otherwise. Close removes a
@@ -227,8 +232,11 @@ func (d *Dir) Close() error {
 	if d.lease == nil {
 		return err
 	}
-	if d.replaces && d.lease.CheckHeld() == nil { // it is not, after an earlier Close
-		err = errors.Join(err, exit.CreateError(d.Path, d.settle()))
+	if d.replaces {
+		d.replaces = false
+		if e := d.Publish(d.settle); !errors.Is(e, lease.ErrHeld) { // else the owner settles
+			err = errors.Join(err, exit.CreateError(d.Path, e))
+		}
 	}
 	err = errors.Join(err, d.lease.Release())
 	if names, e := d.content(); e == nil && len(names) == 0 && d.created {
@@ -265,9 +273,9 @@ func (d *Dir) WriteConfig(effective []byte, sources []Source) error {
 	return nil
 }
 
-// write writes a file of the run directory atomically.
+// write publishes a file of the run directory.
 func (d *Dir) write(name string, text []byte) error {
-	return exit.CreateError(d.File(name), atomicfile.WriteFile(d.File(name), text))
+	return d.Publish(func() error { return exit.CreateError(d.File(name), atomicfile.WriteFile(d.File(name), text)) })
 }
 
 // Environment is the content of environment.json: the machine and the build.

@@ -77,7 +77,7 @@ func TestLife(t *testing.T) {
 	if err := os.WriteFile(d.File("scores.json"), []byte("{}"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if err := WriteManifest(path, Manifest{Record: manifest.Record{Status: manifest.OK}, Identity: "one"}, []string{"scores.json", "config.effective.yaml"}); err != nil {
+	if err := View(path).WriteManifest(Manifest{Record: manifest.Record{Status: manifest.OK}, Identity: "one"}, []string{"scores.json", "config.effective.yaml"}); err != nil {
 		t.Fatal(err)
 	}
 	if err := d.Close(); err != nil {

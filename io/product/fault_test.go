@@ -1,8 +1,10 @@
 package product_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -11,8 +13,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/faultfs"
 	"github.com/ensemble-weather/ensemble/internal/manifest"
+	"github.com/ensemble-weather/ensemble/internal/powerfail"
 	"github.com/ensemble-weather/ensemble/io/product"
 )
 
@@ -61,5 +65,54 @@ func TestFault21(t *testing.T) {
 				t.Errorf("%v: %s is published", op, e.Name())
 			}
 		}
+	}
+}
+
+// TestFault43FileByFile: while products are replaced file by file, a link that takes the place of their directory, whenever it
+// does, is not followed: nothing changes where it leads, although the same files are there.
+func TestFault43FileByFile(t *testing.T) {
+	renames := 0
+	for n := 1; ; n++ {
+		dir, replace := replaceable(t)
+		victim, moved := filepath.Join(t.TempDir(), "victim"), filepath.Join(t.TempDir(), "moved")
+		if err := errors.Join(replace(), os.WriteFile(filepath.Join(dir, "note.txt"), []byte("mine"), 0o644), os.CopyFS(victim, os.DirFS(dir))); err != nil {
+			t.Fatal(err)
+		}
+		before, err := powerfail.ReadTree(victim)
+		if err != nil {
+			t.Fatal(err)
+		}
+		count, last := 0, faultfs.Operation{}
+		swap := func(o faultfs.Operation) bool {
+			// files within the stage are not published yet
+			if in := filepath.Dir(o.Path); o.Kind != faultfs.Rename && o.Path != dir && in != dir || o.Kind == faultfs.Rename && filepath.Dir(filepath.Dir(o.Path)) != filepath.Dir(dir) {
+				return false
+			}
+			if count++; count == n {
+				last = o
+				if err := errors.Join(os.Rename(dir, moved), os.Symlink(victim, dir)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			return false
+		}
+		_, restore := faultfs.Use(faultfs.Fault{At: swap})
+		err = replace()
+		restore()
+		if count < n {
+			break
+		}
+		if after, e := powerfail.ReadTree(victim); e != nil || !maps.EqualFunc(before, after, bytes.Equal) {
+			t.Errorf("a link at operation %d, %v: written where it leads: %v, %v", n, last, e, err)
+		}
+		if code := exit.CodeOf(err); err != nil && code != exit.CannotWrite && code != exit.IO {
+			t.Errorf("a link at operation %d, %v: %v", n, last, err)
+		}
+		if last.Kind == faultfs.Rename {
+			renames++
+		}
+	}
+	if renames < 8 { // of manifest, checksums, metadata and arrays, out and in
+		t.Errorf("only %d renames were disturbed", renames)
 	}
 }

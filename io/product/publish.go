@@ -287,11 +287,31 @@ func hasForeign(dir string) bool {
 }
 
 // replaceFiles moves the staged files to the directory, file by file between removal of
-// the old manifest and the new one.
+// the old manifest and the new one. Old files go into the stage, for the caller to remove.
 //
 // After a crash between two steps the directory has no manifest, so it counts as not
 // published, and the next run replaces it. Sync after each step keeps the order on disk.
+//
+// Both directories are open meanwhile: a link that takes the place of one of them is not followed.
 func replaceFiles(stage, dir string, m *Manifest) error {
+	from, err := filesystem.OpenFolder(stage)
+	if err != nil {
+		return err
+	}
+	defer from.Close()
+	to, err := filesystem.OpenFolder(dir)
+	if err != nil {
+		return err
+	}
+	defer to.Close()
+	sync := func() error { return errors.Join(filesystem.SyncDir(stage), filesystem.SyncDir(dir)) }
+	put := func(name string) error { return filesystem.RenameAt(from, name, to, name) }
+	takeOut := func(name string) error {
+		if err := filesystem.RenameAt(to, name, from, ".old-"+name); !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		return nil
+	}
 	names, stale := m.TopLevelOutputs(), []string(nil)
 	if old, err := ReadManifest(dir); err == nil {
 		stale = slices.DeleteFunc(old.TopLevelOutputs(), func(name string) bool { return slices.Contains(names, name) })
@@ -302,30 +322,30 @@ func replaceFiles(stage, dir string, m *Manifest) error {
 		}
 	}
 	for _, name := range []string{manifest.Name, manifest.SumsName} {
-		if err := filesystem.Remove(filepath.Join(dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := takeOut(name); err != nil {
 			return err
 		}
 	}
-	if err := filesystem.SyncDir(dir); err != nil {
+	if err := sync(); err != nil {
 		return err
 	}
 	for _, name := range stale {
-		if err := filesystem.RemoveAll(filepath.Join(dir, name)); err != nil {
+		if err := takeOut(name); err != nil {
 			return err
 		}
 	}
 	for _, name := range append(names, manifest.SumsName) {
-		if err := filesystem.Rename(filepath.Join(stage, name), filepath.Join(dir, name)); err != nil {
+		if err := put(name); err != nil {
 			return err
 		}
 	}
-	if err := filesystem.SyncDir(dir); err != nil {
+	if err := sync(); err != nil {
 		return err
 	}
-	if err := filesystem.Rename(filepath.Join(stage, manifest.Name), filepath.Join(dir, manifest.Name)); err != nil {
+	if err := put(manifest.Name); err != nil {
 		return err
 	}
-	return filesystem.SyncDir(dir)
+	return sync()
 }
 
 // InitDir returns the directory of an initialisation's products below root.

@@ -45,7 +45,7 @@ func pruneAtOnce(ctx context.Context, job *config.PruneConfig, o RetrainOptions)
 	if err := run.copyFiles(m); err != nil {
 		return nil, err
 	}
-	if err := m.Save(run.dir.File("model")); err != nil {
+	if err := run.dir.Publish(func() error { return m.Save(run.dir.File("model")) }); err != nil {
 		return nil, err
 	}
 	runs := []string{from, o.RunDir}
@@ -56,7 +56,7 @@ func pruneAtOnce(ctx context.Context, job *config.PruneConfig, o RetrainOptions)
 	if err != nil {
 		return nil, err
 	}
-	if err := table.save(o.RunDir); err != nil {
+	if err := run.dir.Publish(func() error { return table.save(o.RunDir) }); err != nil {
 		return nil, err
 	}
 	outputs, err := run.finish(efficiencyFile)

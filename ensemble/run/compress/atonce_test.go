@@ -10,6 +10,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/model"
 	"github.com/ensemble-weather/ensemble/ensemble/run/train"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/rundir/rundirtest"
 )
 
 // TestPruneAtOnce prunes a trained network without training. By obs every layer loses as many weights as by
@@ -54,7 +55,10 @@ func TestPruneAtOnce(t *testing.T) {
 		t.Errorf("CRPS %g by obs, %g by magnitude", rows[1].CRPS[0].CRPS, rows[0].CRPS[0].CRPS)
 	}
 	again := pruneJob(t, "version: 1\nrun_dir: %s\nprune: {method: obs, structure: block, target: 0.6, block: {out: 4, in: 4}, scope: uniform}\ncalibration: {inits: 4, max_side: 512}\n", dense)
-	r, err := Prune(context.Background(), again, RetrainOptions{RunDir: filepath.Join(dirs, "again"), Version: "test"})
+	var r *RetrainResult
+	var err error
+	to := filepath.Join(dirs, "again")
+	rundirtest.CheckPublished(t, to, func() { r, err = Prune(context.Background(), again, RetrainOptions{RunDir: to, Version: "test"}) })
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -79,6 +79,11 @@ func (r *derivedRun) copyFiles(m *model.Model) error {
 	if err != nil {
 		return exit.ReadError(r.from, err)
 	}
+	return r.dir.Publish(func() error { return r.copyNamed(files, m) })
+}
+
+// copyNamed copies files of the training, and writes the description of m.
+func (r *derivedRun) copyNamed(files []string, m *model.Model) error {
 	for _, name := range files {
 		b, err := filesystem.ReadFile(filepath.Join(r.from, name))
 		if err != nil {
@@ -107,5 +112,5 @@ func (r *derivedRun) finish(extra string) (outputs []string, err error) {
 	if own.ModelChecksum, err = trained.ModelChecksum(r.dir.File("model")); err != nil {
 		return nil, err
 	}
-	return outputs, rundir.WriteManifest(r.to, own, made)
+	return outputs, r.dir.WriteManifest(own, made)
 }

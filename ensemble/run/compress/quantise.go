@@ -98,7 +98,7 @@ func Quantise(ctx context.Context, o QuantiseOptions) (result *QuantiseResult, e
 		return nil, err
 	}
 	if o.Config.Weights == "int8" {
-		if err := roundWeights(m, run.dir); err != nil {
+		if err := run.dir.Publish(func() error { return roundWeights(m, run.dir) }); err != nil {
 			return nil, err
 		}
 	}
@@ -110,7 +110,7 @@ func Quantise(ctx context.Context, o QuantiseOptions) (result *QuantiseResult, e
 	if err != nil {
 		return nil, err
 	}
-	if err := jsonfile.Write(run.dir.File(quantisedFile), r); err != nil {
+	if err := run.dir.Publish(func() error { return jsonfile.Write(run.dir.File(quantisedFile), r) }); err != nil {
 		return nil, err
 	}
 	r.Outputs, err = run.finish(quantisedFile)

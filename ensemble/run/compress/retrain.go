@@ -2,12 +2,14 @@ package compress
 
 import (
 	"context"
+	"errors"
 
 	"github.com/ensemble-weather/ensemble/engine/prune/channels"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/run/setup"
 	"github.com/ensemble-weather/ensemble/ensemble/run/train"
 	"github.com/ensemble-weather/ensemble/internal/progress"
+	"github.com/ensemble-weather/ensemble/internal/rundir"
 )
 
 // RetrainOptions are the inputs of Prune and Distil besides their configuration.
@@ -50,5 +52,9 @@ func retrain(ctx context.Context, c *config.TrainConfig, kept []channels.Kept, b
 	if err != nil {
 		return nil, err
 	}
-	return &RetrainResult{trained, table}, table.save(o.RunDir)
+	lease, err := rundir.TakeLease(o.RunDir) // which train has released
+	if err != nil {
+		return nil, err
+	}
+	return &RetrainResult{trained, table}, errors.Join(lease.Guard(func() error { return table.save(o.RunDir) }), lease.Release())
 }

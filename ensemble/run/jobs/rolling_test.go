@@ -24,6 +24,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/run/trained"
 	"github.com/ensemble-weather/ensemble/ensemble/run/verify"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/rundir/rundirtest"
 	"github.com/ensemble-weather/ensemble/io/product"
 	"github.com/ensemble-weather/ensemble/postproc/significance"
 )
@@ -55,8 +56,12 @@ func TestRolling(t *testing.T) {
 		Bands: verify.Bands{SpreadSkill: [2]float64{0.01, 100}, Bias: 3, Slope: 10, Convexity: 10, Skill: -10}}
 	rolling := func() *verify.RollingResult {
 		t.Helper()
-		r, err := verify.Rolling(context.Background(), o)
-		runtest.Must(t, err)
+		var r *verify.RollingResult
+		rundirtest.CheckPublished(t, o.Dir, func() {
+			var err error
+			r, err = verify.Rolling(context.Background(), o)
+			runtest.Must(t, err)
+		})
 		return r
 	}
 	first := rolling()
@@ -286,7 +291,11 @@ func promotions(t *testing.T, finished, worse, worseVerdict, betterVerdict strin
 	if _, err := promote.Promote(promote.Options{Name: worse, RunDir: finished}); exit.CodeOf(err) != exit.CannotWrite || !strings.Contains(err.Error(), "not that of a model name") {
 		t.Errorf("a run directory became a name: %v", err)
 	}
-	first, err := promote.Promote(promote.Options{Name: name, RunDir: finished, Verdict: betterVerdict})
+	var first *promote.Promotion
+	var err error
+	rundirtest.CheckPublished(t, name, func() {
+		first, err = promote.Promote(promote.Options{Name: name, RunDir: finished, Verdict: betterVerdict})
+	})
 	runtest.Must(t, err)
 	stands("the first promotion", finished)
 	if _, err := promote.RollBack(name, ""); exit.CodeOf(err) != exit.Usage {

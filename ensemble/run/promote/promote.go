@@ -91,11 +91,11 @@ func Promote(o Options) (p *Promotion, err error) {
 	if p.Verdict, err = readVerdict(o, sum); err != nil {
 		return nil, err
 	}
-	return p, updateName(o.Name, func(now *Promotion) (*Promotion, error) {
+	return p, updateName(o.Name, func(now *Promotion, guard publishing) (*Promotion, error) {
 		if now != nil {
 			p.Previous = now.Version
 		}
-		err := copyVersion(filepath.Join(o.Name, VersionsDir, p.Version), o.RunDir, sum)
+		err := copyVersion(filepath.Join(o.Name, VersionsDir, p.Version), o.RunDir, sum, guard)
 		if err != nil || now != nil && now.Model == sum { // the name points at this model already
 			return nil, err
 		}
@@ -170,10 +170,13 @@ func readVerdict(o Options, sum string) (*Verdict, error) {
 }
 
 // copyVersion copies what predictions need of a run into a folder, atomically.
-func copyVersion(to, runDir, sum string) error {
+func copyVersion(to, runDir, sum string, guard publishing) error {
 	parent := filepath.Dir(to)
-	if err := errors.Join(atomicfile.MkdirAll(parent, 0o777), atomicfile.RemoveTemporary(parent)); err != nil {
-		return exit.CreateError(parent, err)
+	err := guard(func() error {
+		return exit.CreateError(parent, errors.Join(atomicfile.MkdirAll(parent, 0o777), atomicfile.RemoveTemporary(parent)))
+	})
+	if err != nil {
+		return err
 	}
 	if have, err := trained.ModelChecksum(filepath.Join(to, "model")); err == nil && have == sum {
 		return nil
@@ -204,14 +207,19 @@ func copyVersion(to, runDir, sum string) error {
 	if have, err := trained.ModelChecksum(filepath.Join(stage, "model")); err != nil || have != sum {
 		return errors.Join(err, &exit.Error{Code: exit.IO, What: "the model changed while it was copied", At: runDir, Fix: "promote it again when no other program writes to the run directory"})
 	}
-	if err := filesystem.RemoveAll(to); err != nil { // replace a damaged copy
-		return exit.CreateError(to, err)
-	}
-	if err := filesystem.Rename(stage, to); err != nil {
-		return exit.CreateError(to, err)
-	}
-	return exit.CreateError(parent, filesystem.SyncDir(parent))
+	return guard(func() error {
+		if err := filesystem.RemoveAll(to); err != nil { // replace a damaged copy
+			return exit.CreateError(to, err)
+		}
+		if err := filesystem.Rename(stage, to); err != nil {
+			return exit.CreateError(to, err)
+		}
+		return exit.CreateError(parent, filesystem.SyncDir(parent))
+	})
 }
+
+// publishing calls its argument, which publishes, while this process has the lease of a name (lease.Lease.Guard).
+type publishing func(func() error) error
 
 // copyFile copies a file and syncs it to disk.
 func copyFile(to, from string) error {
@@ -227,7 +235,7 @@ func copyFile(to, from string) error {
 }
 
 // updateName points the name at the model that change returns; nil changes nothing.
-func updateName(name string, change func(now *Promotion) (*Promotion, error)) error {
+func updateName(name string, change func(now *Promotion, guard publishing) (*Promotion, error)) error {
 	if err := atomicfile.MkdirAll(name, 0o777); err != nil {
 		return exit.CreateError(name, err)
 	}
@@ -236,14 +244,17 @@ func updateName(name string, change func(now *Promotion) (*Promotion, error)) er
 		return err
 	}
 	defer lease.Release()
-	if err := atomicfile.RemoveTemporary(name, PromotionFile, promotionsFile); err != nil {
-		return exit.CreateError(name, err)
+	err = lease.Guard(func() error {
+		return exit.CreateError(name, atomicfile.RemoveTemporary(name, PromotionFile, promotionsFile))
+	})
+	if err != nil {
+		return err
 	}
 	now, err := readPromotion(name)
 	if err != nil {
 		return err
 	}
-	next, err := change(now)
+	next, err := change(now, lease.Guard)
 	if err != nil || next == nil {
 		return err
 	}
@@ -261,11 +272,13 @@ func updateName(name string, change func(now *Promotion) (*Promotion, error)) er
 			lines = append(lines, line...)
 		}
 	}
-	if err := jsonfile.Write(filepath.Join(name, PromotionFile), next); err != nil { // takes effect here
-		return err
-	}
-	path := filepath.Join(name, promotionsFile)
-	return exit.CreateError(path, atomicfile.WriteFile(path, append(history, lines...)))
+	return lease.Guard(func() error {
+		if err := jsonfile.Write(filepath.Join(name, PromotionFile), next); err != nil { // takes effect here
+			return err
+		}
+		path := filepath.Join(name, promotionsFile)
+		return exit.CreateError(path, atomicfile.WriteFile(path, append(history, lines...)))
+	})
 }
 
 // readPromotion reads what a name points at; nil if nothing yet.
@@ -308,7 +321,7 @@ func RollBack(name, to string) (p *Promotion, err error) {
 	} else if now == nil { // do not create a mistyped name
 		return nil, noModelError(name)
 	}
-	return p, updateName(name, func(now *Promotion) (*Promotion, error) {
+	return p, updateName(name, func(now *Promotion, _ publishing) (*Promotion, error) {
 		if now == nil {
 			return nil, noModelError(name)
 		}

@@ -61,7 +61,7 @@ func (t *trainer) calibrate(ctx context.Context, o Options) error {
 	var err error
 	defer o.Progress.Start("write model", 0).Done()
 	if t.ranks.IsRoot() {
-		err = t.model.Save(t.dir.File("model"))
+		err = t.dir.Publish(func() error { return t.model.Save(t.dir.File("model")) })
 	}
 	if err := t.ranks.AgreeOnError(err); err != nil {
 		return err

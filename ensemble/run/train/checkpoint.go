@@ -146,7 +146,11 @@ func (t *trainer) branch(step uint64) error {
 	if !t.ranks.IsRoot() {
 		return nil
 	}
-	later, err := ckpt.Branch(t.dir.File("checkpoints"), step)
+	var later []uint64
+	err := t.dir.Publish(func() (err error) {
+		later, err = ckpt.Branch(t.dir.File("checkpoints"), step)
+		return err
+	})
 	if len(later) > 0 {
 		t.data.Warnings = append(t.data.Warnings, fmt.Sprintf("the run continues from step %d: later checkpoints, of the steps %v, are set aside in %s and removed when it has passed their steps",
 			step, later, t.dir.File("checkpoints", "set-aside-*")))
@@ -173,7 +177,7 @@ func (t *trainer) loadCheckpoint(which string) (*ckpt.Checkpoint, error) {
 	if t.ranks.IsRoot() {
 		var damaged []string
 		var err error
-		if err = ckpt.RemovePartial(root); err != nil {
+		if err = t.dir.Publish(func() error { return ckpt.RemovePartial(root) }); err != nil {
 			return nil, err
 		}
 		if c, damaged, err = ckpt.LoadLatest(root); err != nil {
@@ -252,15 +256,17 @@ func (t *trainer) writeCheckpoint(tensors []ckpt.Tensor) error {
 	}
 	root := t.dir.File("checkpoints")
 	meta := ckpt.Meta{Step: t.pos.Step, Epoch: t.pos.Epoch, Version: t.model.Version, ConfigHash: t.resumeIdentity, State: state, Plan: plan}
-	if _, err := ckpt.Save(root, meta, tensors); err != nil {
+	if _, err := ckpt.Save(root, meta, tensors, t.dir.Publish); err != nil {
 		return err
 	}
-	if t.current.best != nil && t.pos.BestEpoch == t.pos.Epoch && t.pos.Batch == 0 {
-		if err := ckpt.MarkBest(root, t.pos.Step); err != nil {
-			return err
+	return t.dir.Publish(func() error {
+		if t.current.best != nil && t.pos.BestEpoch == t.pos.Epoch && t.pos.Batch == 0 {
+			if err := ckpt.MarkBest(root, t.pos.Step); err != nil {
+				return err
+			}
 		}
-	}
-	return ckpt.Retain(root, t.current.cfg.Checkpoint.Keep)
+		return ckpt.Retain(root, t.current.cfg.Checkpoint.Keep)
+	})
 }
 
 // restore restores network, optimiser and position from a checkpoint.

@@ -54,7 +54,7 @@ func TestLongTrainInFloat16(t *testing.T) {
 		err = os.RemoveAll(first.Dir)
 	}
 	if err == nil {
-		_, err = ckpt.Save(filepath.Join(whole, "checkpoints"), first.Meta, first.Tensors)
+		_, err = ckpt.Save(filepath.Join(whole, "checkpoints"), first.Meta, first.Tensors, nil)
 	}
 	if err == nil {
 		err = os.CopyFS(parts, os.DirFS(whole))

@@ -19,7 +19,8 @@ func (t *trainer) record(o Options, run *trainingRun, j evaluation, resumed uint
 	}
 	defer o.Progress.Start("write results", 0).Done()
 	if j.example != nil {
-		if err := t.writeScores(o, j); err != nil {
+		t.kernels.timings.Save(t.kernels.table)
+		if err := t.dir.Publish(func() error { return t.writeScores(o, j) }); err != nil {
 			return nil, err
 		}
 	}
@@ -40,12 +41,11 @@ func (t *trainer) record(o Options, run *trainingRun, j evaluation, resumed uint
 	if err := t.dir.Events().Sync(); err != nil {
 		return nil, err
 	}
-	return res, rundir.WriteManifest(o.RunDir, m, made)
+	return res, t.dir.WriteManifest(m, made)
 }
 
 // writeScores writes the results on the test samples.
 func (t *trainer) writeScores(o Options, j evaluation) error {
-	t.kernels.timings.Save(t.kernels.table)
 	if err := model.SaveCoupling(t.dir.File("model"), t.model.Coupling); err != nil {
 		return err
 	}

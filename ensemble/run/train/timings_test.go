@@ -58,7 +58,7 @@ func TestCheckpointKeepsChoices(t *testing.T) {
 	rewrite := func(plan string) {
 		last := runtest.NewestCheckpoint(t, dir)
 		last.Plan = json.RawMessage(plan)
-		if _, err := ckpt.Save(filepath.Join(dir, "checkpoints"), last.Meta, last.Tensors); err != nil {
+		if _, err := ckpt.Save(filepath.Join(dir, "checkpoints"), last.Meta, last.Tensors, nil); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -137,7 +137,9 @@ func Rolling(ctx context.Context, o RollingOptions) (*RollingResult, error) {
 	if o.RunDir, _, err = promote.ResolveRunDir(o.RunDir); err != nil {
 		return nil, err
 	}
-	sweep := errors.Join(atomicfile.RemoveTemporary(o.Dir, AlarmsFile, HistoryFile, VerdictFile), atomicfile.RemoveTemporary(filepath.Join(o.Dir, ScoresDir)))
+	sweep := lease.Guard(func() error {
+		return errors.Join(atomicfile.RemoveTemporary(o.Dir, AlarmsFile, HistoryFile, VerdictFile), atomicfile.RemoveTemporary(filepath.Join(o.Dir, ScoresDir)))
+	})
 	issued, err := issuedProducts(o.Forecast)
 	if err != nil {
 		return nil, err
@@ -149,12 +151,13 @@ func Rolling(ctx context.Context, o RollingOptions) (*RollingResult, error) {
 		return nil, err
 	}
 	sums := sumsDir(o.Dir, issued.model)
-	if err := errors.Join(sweep, atomicfile.MkdirAll(sums, 0o777), atomicfile.RemoveTemporary(sums)); err != nil {
-		return nil, exit.CreateError(sums, err)
+	sweep = errors.Join(sweep, lease.Guard(func() error { return errors.Join(atomicfile.MkdirAll(sums, 0o777), atomicfile.RemoveTemporary(sums)) }))
+	if sweep != nil {
+		return nil, exit.CreateError(sums, sweep)
 	}
 	if len(issued.files) > 0 {
 		o.Forecast = issued.files
-		if err := o.scoreNewInits(ctx, sums, r); err != nil {
+		if err := o.scoreNewInits(ctx, sums, lease.Guard, r); err != nil {
 			return nil, err
 		}
 	}
@@ -181,7 +184,7 @@ func Rolling(ctx context.Context, o RollingOptions) (*RollingResult, error) {
 		r.window, r.Scores, r.Outputs = all, joined.Scores, joined.Outputs
 		r.raiseAlarms(o.Bands, before)
 	}
-	if err := r.save(o.Dir); err != nil {
+	if err := lease.Guard(func() error { return r.save(o.Dir) }); err != nil {
 		return nil, err
 	}
 	if o.Against == "" {
@@ -192,7 +195,7 @@ func Rolling(ctx context.Context, o RollingOptions) (*RollingResult, error) {
 	}
 	path := filepath.Join(o.Dir, VerdictFile)
 	r.Outputs = append(r.Outputs, path)
-	return r, jsonfile.Write(path, r.Verdict)
+	return r, lease.Guard(func() error { return jsonfile.Write(path, r.Verdict) })
 }
 
 // initLayout is the time layout of file names of partial sums.
@@ -268,7 +271,7 @@ func issuedProducts(files []string) (*productFiles, error) {
 }
 
 // scoreNewInits scores initialisations that were not scored before, and writes their partial sums.
-func (o RollingOptions) scoreNewInits(ctx context.Context, sums string, r *RollingResult) error {
+func (o RollingOptions) scoreNewInits(ctx context.Context, sums string, guard func(func() error) error, r *RollingResult) error {
 	done := map[ensemble.Init]*scoring.SavedSums{}
 	before := func(init ensemble.Init) (*scoring.SavedSums, error) {
 		if s, seen := done[init]; seen {
@@ -312,7 +315,7 @@ func (o RollingOptions) scoreNewInits(ctx context.Context, sums string, r *Rolli
 			}
 			s.Targets = append(s.Targets, scoring.TargetSums{Header: head, Dates: t.scoring.Saved[at : at+1]})
 		}
-		if err := s.Save(filepath.Join(sums, init.UTC().Format(initLayout)+SumsEnding)); err != nil {
+		if err := guard(func() error { return s.Save(filepath.Join(sums, init.UTC().Format(initLayout)+SumsEnding)) }); err != nil {
 			return err
 		}
 		r.New++

@@ -653,8 +653,7 @@ func (v *Verification) publish(ctx context.Context, res *Result) error {
 var scoreFiles = []string{trained.ScoresFile, trained.ScoresTable, trained.DatesTable, scoring.ScoresCSV, scoring.ComparisonsTable, scoring.DiagramsTable}
 
 // publishScores computes the results of several targets, adds the coupling tests of the training, and writes
-// them into a folder; an empty name writes nothing. It holds the lease of the folder while it writes, and removes what a
-// killed process has left of the same files.
+// them into a folder; an empty name writes nothing. It holds the lease of the folder while it writes.
 //
 // Errors: also exit 73 if another process writes to the folder.
 func publishScores(out string, all []*scoring.Scoring, finished []score.Coupling, b significance.Bootstrap, res *Result) (err error) {
@@ -687,6 +686,12 @@ func publishScores(out string, all []*scoring.Scoring, finished []score.Coupling
 		return err
 	}
 	defer func() { err = errors.Join(err, lease.Release()) }()
+	return lease.Guard(func() error { return res.write(out) })
+}
+
+// write writes the results into a folder whose lease this process holds, and removes what a killed process has left of the
+// same files.
+func (res *Result) write(out string) error {
 	if err := atomicfile.RemoveTemporary(out, slices.Concat(scoreFiles, periods.Files)...); err != nil {
 		return exit.CreateError(out, err)
 	}

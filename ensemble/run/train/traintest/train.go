@@ -172,7 +172,7 @@ func UpdateModelChecksum(t *testing.T, runDir string) {
 	runtest.Must(t, err)
 	m.ModelChecksum, err = trained.ModelChecksum(filepath.Join(runDir, "model"))
 	runtest.Must(t, err)
-	runtest.Must(t, rundir.WriteManifest(runDir, *m, nil))
+	runtest.Must(t, rundir.View(runDir).WriteManifest(*m, nil))
 }
 
 // CheckResume trains once without interruption, and once stopped after each number of batches and

@@ -1,0 +1,55 @@
+// Package rundirtest checks that a run directory is written only while no other process can take it over. Only tests import it.
+package rundirtest
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ensemble-weather/ensemble/internal/faultfs"
+	"github.com/ensemble-weather/ensemble/internal/filesystem"
+	"github.com/ensemble-weather/ensemble/internal/rundir"
+)
+
+// CheckPublished calls f, which publishes in a directory at least once, and reports each file or folder that was given its
+// name while another process could have taken the lease of the directory, or of a folder in it: one that is suspended at that moment overwrites
+// what the other one has written. Files in hidden folders are not published yet.
+func CheckPublished(t *testing.T, dir string, f func()) {
+	t.Helper()
+	published := 0
+	_, restore := faultfs.Use(faultfs.Fault{Of: []faultfs.Kind{faultfs.Rename, faultfs.Exchange}, At: func(o faultfs.Operation) bool {
+		at, err := filepath.Rel(dir, o.Path)
+		if err != nil || strings.HasPrefix(at, "..") || strings.Contains("/"+filepath.Dir(at), "/.") && filepath.Dir(at) != "." || rundir.IsLeaseFile(at) {
+			return false
+		}
+		published++
+		if !isLocked(t, dir, filepath.Dir(o.Path)) {
+			t.Errorf("%s %s: another process can take the directory over meanwhile", o.Kind, at)
+		}
+		return false
+	}})
+	defer restore()
+	f()
+	if published == 0 {
+		t.Errorf("nothing was published in %s", dir)
+	}
+}
+
+// isLocked reports whether no process could lock a folder, or one above it up to dir, to take a lease there.
+func isLocked(t *testing.T, dir, folder string) bool {
+	for ; strings.HasPrefix(folder, dir); folder = filepath.Dir(folder) {
+		d, err := filesystem.Open(folder)
+		if err != nil {
+			t.Error(err)
+			return false
+		}
+		err = filesystem.Flock(d, unix.LOCK_EX|unix.LOCK_NB)
+		d.Close()
+		if err != nil {
+			return true
+		}
+	}
+	return false
+}

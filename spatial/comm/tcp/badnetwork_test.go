@@ -1,0 +1,109 @@
+package tcp
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/faultnet"
+	"github.com/ensemble-weather/ensemble/spatial/comm"
+	"github.com/ensemble-weather/ensemble/spatial/comm/commtest"
+)
+
+// programsThrough runs the conformance suite on three ranks of this process, of which two reach rank 0 through a network, and
+// returns the error of each.
+func programsThrough(t *testing.T, network faultnet.Network, stall time.Duration) []error {
+	t.Helper()
+	at := freeAddress(t)
+	proxy, err := faultnet.New(at, 40, network)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer proxy.Close()
+	errs := make([]error, 3)
+	var all sync.WaitGroup
+	for r, coordinator := range []string{at, proxy.Address().String(), proxy.Address().String()} {
+		all.Go(func() {
+			w, err := Join(Launch{Rank: r, Size: 3, Coordinator: coordinator, Token: "test"}, stall)
+			if err != nil {
+				errs[r] = err
+				return
+			}
+			errs[r] = errors.Join(runAll(comm.New(w)), w.Close())
+		})
+	}
+	ended := make(chan struct{})
+	go func() { all.Wait(); close(ended) }()
+	select {
+	case <-ended:
+	case <-time.After(2 * time.Minute):
+		t.Fatal("a rank has not ended")
+	}
+	return errs
+}
+
+// runAll runs the conformance suite, whose programs compare what they receive, bit by bit.
+func runAll(c *comm.Comm) error {
+	for _, p := range commtest.Programs {
+		if err := p.Run(c); err != nil {
+			return fmt.Errorf("%s: %w", p.Name, err)
+		}
+	}
+	return nil
+}
+
+// isLost reports whether an error ends a job with exit code 71.
+func isLost(err error) bool {
+	var lost *comm.RankError
+	return errors.As(err, &lost) || exit.CodeOf(err) == exit.RankLost
+}
+
+// TestLateMessages: ranks compute the same if messages are late, each by another time, so that those of different ranks overtake
+// each other.
+func TestLateMessages(t *testing.T) {
+	errs := programsThrough(t, func(int) (toServer, toClient faultnet.Faults) {
+		return faultnet.Faults{Delay: 2 * time.Millisecond}, faultnet.Faults{Delay: time.Millisecond}
+	}, time.Minute)
+	if err := errors.Join(errs...); err != nil {
+		t.Error(err)
+	}
+}
+
+// brokenAt are the bytes of a connection after which it breaks: in the greeting, behind it, and among the messages.
+var brokenAt = []int64{0, 40, 150, 3_000}
+
+// TestBrokenConnections: if a connection is cut, or silent in one direction, all ranks end with the error of a lost rank.
+func TestBrokenConnections(t *testing.T) { checkBroken(t, brokenAt) }
+
+// checkBroken breaks one of two connections after each number of bytes, in each direction.
+func checkBroken(t *testing.T, at []int64) {
+	for name, kind := range map[string]faultnet.Fault{"cut": faultnet.Cut, "silent": faultnet.Drop} {
+		for _, from := range at {
+			for broken := range 2 {
+				for _, toServer := range []bool{true, false} {
+					t.Run(fmt.Sprintf("%s after %d bytes, connection %d, to rank 0 %v", name, from, broken, toServer), func(t *testing.T) {
+						t.Parallel()
+						errs := programsThrough(t, func(n int) (up, down faultnet.Faults) {
+							f := faultnet.Faults{From: from, Then: kind}
+							switch {
+							case n != broken:
+								return up, down
+							case toServer:
+								return f, down
+							}
+							return up, f
+						}, 2*time.Second)
+						for r, err := range errs {
+							if !isLost(err) {
+								t.Errorf("rank %d: %v, want that a rank was lost", r, err)
+							}
+						}
+					})
+				}
+			}
+		}
+	}
+}
