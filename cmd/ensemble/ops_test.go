@@ -101,13 +101,21 @@ func newSite(t *testing.T, run string, inits []time.Time, members int) *site {
 
 // endAll kills the processes with the folder of a site in their command lines: what a scheduler started and left.
 func endAll(root string) {
+	for _, pid := range processesWith(root + "/") {
+		syscall.Kill(pid, syscall.SIGKILL)
+	}
+}
+
+// processesWith returns the processes with a text in their command lines.
+func processesWith(text string) (pids []int) {
 	found, _ := filepath.Glob("/proc/[0-9]*/cmdline")
 	for _, path := range found {
-		text, err := os.ReadFile(path) // the process may have ended
-		if pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(path))); err == nil && bytes.Contains(text, []byte(root+"/")) && pid > 1 {
-			syscall.Kill(pid, syscall.SIGKILL)
+		line, err := os.ReadFile(path) // the process may have ended
+		if pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(path))); err == nil && bytes.Contains(line, []byte(text)) && pid > 1 {
+			pids = append(pids, pid)
 		}
 	}
+	return pids
 }
 
 func (s *site) siteFile() string { return filepath.Join(s.ops, "site.sh") }

@@ -60,18 +60,27 @@ func TestServeWithoutDecoder(t *testing.T) {
 // killChildren kills the decoding children of the service.
 func (s *resident) killChildren() {
 	s.Helper()
-	lists, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", s.cmd.Process.Pid))
+	for _, pid := range childrenOf(s.T, s.cmd.Process.Pid) {
+		_ = syscall.Kill(pid, syscall.SIGKILL)
+	}
+}
+
+// childrenOf returns the children of a process.
+func childrenOf(t *testing.T, pid int) (pids []int) {
+	t.Helper()
+	lists, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
 	if err != nil {
-		s.Fatal(err)
+		t.Fatal(err)
 	}
 	for _, list := range lists {
 		text, _ := os.ReadFile(list) // threads may end
 		for _, word := range strings.Fields(string(text)) {
-			if pid, err := strconv.Atoi(word); err == nil {
-				_ = syscall.Kill(pid, syscall.SIGKILL)
+			if child, err := strconv.Atoi(word); err == nil {
+				pids = append(pids, child)
 			}
 		}
 	}
+	return pids
 }
 
 // TestServeUnwritableOut: a service whose product folder cannot be written ends before it reports that it is ready,

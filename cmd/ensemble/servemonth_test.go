@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -392,17 +391,10 @@ func (m *month) endOutage() {
 // killDecoders kills the decoding children of this process, which have the name of the link.
 func killDecoders(t *testing.T) {
 	t.Helper()
-	lists, err := filepath.Glob("/proc/self/task/*/children")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, list := range lists {
-		text, _ := os.ReadFile(list) // threads may end
-		for _, word := range strings.Fields(string(text)) {
-			comm, _ := os.ReadFile("/proc/" + word + "/comm")
-			if pid, err := strconv.Atoi(word); err == nil && strings.TrimSpace(string(comm)) == "decoder" {
-				_ = syscall.Kill(pid, syscall.SIGKILL)
-			}
+	for _, pid := range childrenOf(t, os.Getpid()) {
+		comm, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
+		if strings.TrimSpace(string(comm)) == "decoder" {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
 		}
 	}
 }

@@ -551,7 +551,7 @@ func TestEcFlowLimit(t *testing.T) {
 	if !s.alarmed("failed " + name(lastDay)) {
 		t.Errorf("no alarm: %q", s.alarms())
 	}
-	if text, _ := s.try("pgrep", "-f", hang); text != "" {
-		t.Errorf("it still runs: %s", text)
+	if pids := processesWith(hang); len(pids) > 0 {
+		t.Errorf("it still runs: %d", pids)
 	}
 }

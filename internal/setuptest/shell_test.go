@@ -16,8 +16,8 @@ var builtins = strings.Fields(". : [ alias bg break cd command compgen continue 
 var before = strings.Fields("command env exec nohup setsid sudo timeout xargs")
 
 // flag is a word between such a command and the command that it runs: a flag, its
-// number, or a variable.
-var flag = regexp.MustCompile(`^-|^[0-9.]+[smh]?$|^[A-Za-z_0-9]+=`)
+// number, or a variable, also of ecFlow.
+var flag = regexp.MustCompile(`^-|^[0-9.]+[smh]?$|^[A-Za-z_0-9]+=|^%[A-Z_]+%$`)
 
 // shell returns the programs that a script runs by a literal name, or by a variable
 // of a loop over literal words.

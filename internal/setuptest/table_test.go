@@ -45,7 +45,7 @@ var programs = []program{
 	{"systemctl", "systemd", ""}, {"systemd-analyze", "systemd", ""},
 
 	{"go", "build/go", ""}, {"build/go/bin/go", "build/go", ""}, {"gofmt", "build/go", ""},
-	{"build/venv/bin/python", "build/venv", ""},
+	{"build/venv/bin/python", "build/venv", ""}, {"build/venv/bin/pip", "build/venv", ""},
 	{"cylc", "build/cylc", ""}, {"build/cylc/bin/cylc", "build/cylc", ""},
 	{"build/kernel/gonb", "build/kernel", ""},
 	{"ensemble", ours, ""}, {"ensemble-decode", ours, ""}, {"tcprun", ours, ""},
@@ -54,6 +54,7 @@ var programs = []program{
 	{"chromium-browser", missing, "scripts/setup.sh installs chromium"}, {"google-chrome", missing, "see chromium-browser"},
 	{"sudo", missing, "scripts/setup.sh lists what root has to install"},
 	{"unzip", missing, "the command of a refused zip archive is not typed"}, {"wgrib2", missing, "no package has it: products are opened by ecCodes, CDO and GDAL only"},
+	{"nginx", missing, "readers of the service are not compared with those of nginx"},
 	{"nvidia-smi", missing, "the report of gpu.sh lacks a line"}, {"compute-sanitizer", missing, "the report of gpu.sh says that it is not there"},
 }
 
