@@ -691,24 +691,24 @@ func publishScores(out string, all []*scoring.Scoring, finished []score.Coupling
 
 // write writes the results into a folder whose lease this process holds, and removes what a killed process has left of the
 // same files.
-func (res *Result) write(out string) error {
+func (r *Result) write(out string) error {
 	if err := atomicfile.RemoveTemporary(out, slices.Concat(scoreFiles, periods.Files)...); err != nil {
 		return exit.CreateError(out, err)
 	}
-	if err := trained.WriteScores(out, res.Scores); err != nil {
+	if err := trained.WriteScores(out, r.Scores); err != nil {
 		return err
 	}
 	places := filepath.Join(out, scoring.ExampleFile) // of an earlier verification
 	if err := filesystem.RemoveAll(places); err != nil {
 		return exit.CreateError(places, err)
 	}
-	tables, err := scoring.WriteTables(out, res.Scores)
-	if res.Outputs = append([]string{filepath.Join(out, trained.ScoresFile), filepath.Join(out, trained.ScoresTable), filepath.Join(out, trained.DatesTable)}, tables...); err != nil || res.Scores.Periods == nil {
+	tables, err := scoring.WriteTables(out, r.Scores)
+	if r.Outputs = append([]string{filepath.Join(out, trained.ScoresFile), filepath.Join(out, trained.ScoresTable), filepath.Join(out, trained.DatesTable)}, tables...); err != nil || r.Scores.Periods == nil {
 		return err
 	}
-	skill := periods.Skill{Periods: res.Scores.Periods, Trends: res.Scores.Trends}
+	skill := periods.Skill{Periods: r.Scores.Periods, Trends: r.Scores.Trends}
 	for _, name := range periods.Files {
-		res.Outputs = append(res.Outputs, filepath.Join(out, name))
+		r.Outputs = append(r.Outputs, filepath.Join(out, name))
 	}
 	return skill.Save(out)
 }
