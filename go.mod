@@ -2,7 +2,7 @@ module github.com/ensemble-weather/ensemble
 
 go 1.26.0
 
-toolchain go1.26.8
+toolchain go1.26.10
 
 require (
 	github.com/NVIDIA/go-nvml v0.13.1-0

@@ -19,7 +19,7 @@ cd "$(dirname "$0")/.."
 stage=${1:-build}
 case $stage in build | test | deb | kernel | kernel-parts) ;; *) echo "usage: scripts/setup.sh build|test|deb|kernel|kernel-parts" >&2; exit 64 ;; esac
 
-go_want=1.26.8 # the tool chain that go.mod names
+go_want=1.26.10 # the tool chain that go.mod names; packages are built with no older one
 build_packages=(ca-certificates git make gcc libc6-dev pkg-config libnetcdf-dev libhdf5-dev libeccodes-dev libaec-dev libdeflate-dev libdnnl-dev)
 test_packages=(g++ python3 python3-venv openmpi-bin mpich cdo nco gdal-bin r-base-core r-cran-ncdf4 libeccodes-tools fonts-liberation chromium graphviz hunspell hunspell-en-gb mandoc groff-base bash-completion zsh fish
   ecflow-server ecflow-client slurm-wlm munge rsync systemd prometheus curl)
@@ -133,7 +133,7 @@ system_packages() {
 
 # --- Go ---------------------------------------------------------------------------
 
-# version_of GO: its version as a number that compares, 1.26.8 -> 1026008; 0 if it does not run.
+# version_of GO: its version as a number that compares, 1.26.10 -> 1026010; 0 if it does not run.
 version_of() {
   local v
   v=$(cd / && GOTOOLCHAIN=local "$1" version 2>/dev/null | sed -n 's/.* go\([0-9.]*\).*/\1/p') || true
@@ -145,45 +145,59 @@ link_go() { # link_go GOROOT
   ln -sfn "$1" build/go
 }
 
+# fetch_go GO: the tool chain go_want as a module, from wherever modules come from on this machine, verified by the
+# checksum database. Any version of the go command can do that; an old one drops the run bits. False if it does not come.
+fetch_go() {
+  local arch root module scratch got=0
+  arch=$(cd / && "$1" env GOARCH)
+  module=golang.org/toolchain@v0.0.1-go$go_want.linux-$arch
+  root=$(cd / && "$1" env GOMODCACHE)/$module
+  say "fetching Go $go_want"
+  mkdir -p build
+  scratch=$(mktemp -d)
+  (cd "$scratch" && GOTOOLCHAIN=local GOFLAGS= "$1" mod download "$module") >build/setup-go.log 2>&1 &
+  watch $! "fetching Go $go_want" build/setup-go.log || got=1
+  rm -rf "$scratch"
+  [ $got -eq 0 ] || return 1
+  chmod -R u+w "$root"
+  chmod +x "$root"/bin/* "$root"/pkg/tool/*/*
+  link_go "$root"
+}
+
+# go_toolchain: a Go of at least go_want in build/go. If it cannot be fetched, an older one that go.mod permits has to do,
+# but not for packages.
 go_toolchain() {
-  local want minimum go
+  local want minimum go found='' version=0
   want=$(awk -v v=$go_want 'BEGIN { split(v, a, "."); print a[1]*1000000 + a[2]*1000 + a[3] }')
   minimum=$((want / 1000 * 1000))
-  if [ -x build/go/bin/go ] && [ "$(version_of "$PWD/build/go/bin/go")" -ge $minimum ]; then return; fi
-  for go in "$(command -v go || true)" /usr/local/go/bin/go "$HOME/go/bin/go"; do
-    if [ -n "$go" ] && [ -x "$go" ] && [ "$(version_of "$go")" -ge $minimum ]; then
-      link_go "$(cd / && GOTOOLCHAIN=local "$go" env GOROOT)"
-      return
+  for go in "$PWD/build/go/bin/go" "$(command -v go || true)" /usr/local/go/bin/go "$HOME/go/bin/go"; do
+    if [ -n "$go" ] && [ -x "$go" ]; then
+      version=$(version_of "$go")
+      if [ "$version" -ge "$want" ]; then
+        [ "$go" = "$PWD/build/go/bin/go" ] || link_go "$(cd / && GOTOOLCHAIN=local "$go" env GOROOT)"
+        return
+      fi
+      [ -n "$found" ] || [ "$version" -lt $minimum ] || found=$go
     fi
   done
-  # An older Go fetches the newer tool chain as a module, from wherever modules
-  # come from on this machine; the module cache drops the run bits.
-  go=$(command -v go || true)
+  go=${found:-$(command -v go || true)}
   if [ -z "$go" ]; then
     known_system || fail "Go ${go_want%.*} or later is missing" "it is not on PATH" "install it, then run this again"
     missing=(golang-go)
     install
     go=$(command -v go)
   fi
-  local arch root module
-  arch=$(cd / && "$go" env GOARCH)
-  module=golang.org/toolchain@v0.0.1-go$go_want.linux-$arch
-  root=$(cd / && "$go" env GOMODCACHE)/$module
-  say "fetching Go $go_want"
-  mkdir -p build
-  local scratch
-  scratch=$(mktemp -d)
-  (cd "$scratch" && GOTOOLCHAIN=local GOFLAGS= "$go" mod download "$module") >build/setup-go.log 2>&1 &
-  if ! watch $! "fetching Go $go_want" build/setup-go.log; then
-    tail -n 15 build/setup-go.log >&2
-    rm -rf "$scratch"
-    fail "Go $go_want could not be fetched" "the go command's module proxy did not deliver it" "install Go ${go_want%.*} or later, then run this again"
+  if fetch_go "$go"; then
+    [ "$(version_of "$PWD/build/go/bin/go")" -ge "$want" ] || fail "the fetched Go does not run" "$(readlink build/go)" "install Go $go_want or later, then run this again"
+    return
   fi
-  rm -rf "$scratch"
-  chmod -R u+w "$root"
-  chmod +x "$root"/bin/* "$root"/pkg/tool/*/*
-  link_go "$root"
-  [ "$(version_of "$PWD/build/go/bin/go")" -ge $minimum ] || fail "the fetched Go does not run" "$root/bin/go" "install Go ${go_want%.*} or later, then run this again"
+  tail -n 15 build/setup-go.log >&2
+  if [ -n "$found" ] && [ "$stage" != deb ]; then
+    say "Go $go_want could not be fetched: $(cd / && GOTOOLCHAIN=local "$found" env GOVERSION) has known vulnerabilities (make vulnerabilities)"
+    [ "$found" = "$PWD/build/go/bin/go" ] || link_go "$(cd / && GOTOOLCHAIN=local "$found" env GOROOT)"
+    return
+  fi
+  fail "Go $go_want could not be fetched" "the go command's module proxy did not deliver it" "install Go $go_want or later, then run this again"
 }
 
 # --- reference programs of the tests ------------------------------------------------

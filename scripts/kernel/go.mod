@@ -2,7 +2,7 @@ module github.com/ensemble-weather/ensemble/scripts/kernel
 
 go 1.26.0
 
-toolchain go1.26.8
+toolchain go1.26.10
 
 tool (
 	github.com/janpfeifer/gonb

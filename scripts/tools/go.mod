@@ -2,7 +2,7 @@ module github.com/ensemble-weather/ensemble/scripts/tools
 
 go 1.26.0
 
-toolchain go1.26.8
+toolchain go1.26.10
 
 tool (
 	golang.org/x/vuln/cmd/govulncheck
