@@ -45,6 +45,7 @@ var Changing = []Kind{Create, Write, Sync, Truncate, Close, Mkdir, Rename, Excha
 type Operation struct {
 	Kind   Kind
 	Path   string
+	To     string // the new name of Rename, the other one of Exchange
 	Offset int64
 	Bytes  int
 }
@@ -190,7 +191,7 @@ func (s *System) Mkdir(name string, perm fs.FileMode) error {
 
 // Rename counts as Rename, with the old name.
 func (s *System) Rename(from, to string) error {
-	if err := s.before(Operation{Kind: Rename, Path: from}, nil); err != nil {
+	if err := s.before(Operation{Kind: Rename, Path: from, To: to}, nil); err != nil {
 		return err
 	}
 	return s.base.Rename(from, to)
@@ -198,7 +199,7 @@ func (s *System) Rename(from, to string) error {
 
 // RenameAt counts as Rename, with the old name.
 func (s *System) RenameAt(from filesystem.File, oldName string, to filesystem.File, newName string) error {
-	if err := s.before(Operation{Kind: Rename, Path: filepath.Join(from.Name(), oldName)}, nil); err != nil {
+	if err := s.before(Operation{Kind: Rename, Path: filepath.Join(from.Name(), oldName), To: filepath.Join(to.Name(), newName)}, nil); err != nil {
 		return err
 	}
 	return s.base.RenameAt(from, oldName, to, newName)
@@ -206,7 +207,7 @@ func (s *System) RenameAt(from filesystem.File, oldName string, to filesystem.Fi
 
 // Exchange counts as Exchange, with the first name.
 func (s *System) Exchange(a, b string) error {
-	if err := s.before(Operation{Kind: Exchange, Path: a}, nil); err != nil {
+	if err := s.before(Operation{Kind: Exchange, Path: a, To: b}, nil); err != nil {
 		return err
 	}
 	return s.base.Exchange(a, b)
@@ -250,28 +251,28 @@ type file struct {
 }
 
 func (f *file) Read(p []byte) (int, error) {
-	if err := f.s.before(Operation{Read, f.Name(), -1, len(p)}, nil); err != nil {
+	if err := f.s.before(Operation{Kind: Read, Path: f.Name(), Offset: -1, Bytes: len(p)}, nil); err != nil {
 		return 0, err
 	}
 	return f.File.Read(p)
 }
 
 func (f *file) ReadAt(p []byte, at int64) (int, error) {
-	if err := f.s.before(Operation{Read, f.Name(), at, len(p)}, nil); err != nil {
+	if err := f.s.before(Operation{Kind: Read, Path: f.Name(), Offset: at, Bytes: len(p)}, nil); err != nil {
 		return 0, err
 	}
 	return f.File.ReadAt(p, at)
 }
 
 func (f *file) Write(p []byte) (n int, err error) {
-	if err := f.s.before(Operation{Write, f.Name(), -1, len(p)}, func() { n, _ = f.File.Write(p[:len(p)/2]) }); err != nil {
+	if err := f.s.before(Operation{Kind: Write, Path: f.Name(), Offset: -1, Bytes: len(p)}, func() { n, _ = f.File.Write(p[:len(p)/2]) }); err != nil {
 		return n, err
 	}
 	return f.File.Write(p)
 }
 
 func (f *file) WriteAt(p []byte, at int64) (n int, err error) {
-	if err := f.s.before(Operation{Write, f.Name(), at, len(p)}, func() { n, _ = f.File.WriteAt(p[:len(p)/2], at) }); err != nil {
+	if err := f.s.before(Operation{Kind: Write, Path: f.Name(), Offset: at, Bytes: len(p)}, func() { n, _ = f.File.WriteAt(p[:len(p)/2], at) }); err != nil {
 		return n, err
 	}
 	return f.File.WriteAt(p, at)

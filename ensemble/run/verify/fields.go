@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"path/filepath"
 
 	"github.com/ensemble-weather/ensemble/ensemble/run/scoring"
 	"github.com/ensemble-weather/ensemble/internal/exit"
@@ -90,17 +89,14 @@ func (v *Verification) writeFields(ctx context.Context, path string) error {
 	return product.WriteScoreFields(ctx, v.pool, path, file, product.Options{})
 }
 
-// writePlaces writes the scores by place for the maps of a report into a folder, and returns the path of the file; ""
-// without any.
-//
-// Errors: exit 73 and 74.
-func (v *Verification) writePlaces(out string, all []*scoring.Scoring) (path string, err error) {
+// places returns the scores by place for the maps of a report; nil without any.
+func (v *Verification) places(all []*scoring.Scoring) *scoring.MapExample {
 	e := &scoring.MapExample{Grid: v.Grid}
 	for _, s := range all {
 		e.AddPlaces(s)
 	}
 	if len(e.Fields) == 0 {
-		return "", nil
+		return nil
 	}
-	return filepath.Join(out, scoring.ExampleFile), e.Save(out)
+	return e
 }

@@ -37,9 +37,8 @@ func JoinSums(o JoinOptions) (*Result, error) {
 		return nil, err
 	}
 	res := &Result{Warnings: warnings, by: o.By}
-	if err := publishScores(o.Out, all, trained, o.Bootstrap, res); err != nil || o.Sums == "" {
+	if err := publishScores(o.Out, all, trained, o.Bootstrap, res); err != nil {
 		return res, err
 	}
-	res.Outputs = append(res.Outputs, o.Sums)
-	return res, scoring.SaveSums(o.Sums, all, trained)
+	return res, res.publishSums(o.Sums, all, trained)
 }

@@ -76,7 +76,8 @@ type Result struct {
 	Warnings []string
 	All      bool // Sections returns all scores
 
-	by string
+	by     string
+	places *scoring.MapExample // scores by place, for the maps of a report; nil: none
 }
 
 // Sections returns the main scores in sentences and one table. With All it returns all scores as tables before.
@@ -624,29 +625,28 @@ func (v *Verification) publish(ctx context.Context, res *Result) error {
 		all = append(all, t.scoring)
 	}
 	trained := v.trainingCoupling()
+	if v.Options.Out != "" {
+		res.places = v.places(all)
+	}
 	if err := publishScores(v.Options.Out, all, trained, v.Options.Bootstrap, res); err != nil {
 		return err
 	}
-	if v.Options.Out != "" {
-		path, err := v.writePlaces(v.Options.Out, all)
-		if err != nil {
-			return err
-		}
-		if path != "" {
-			res.Outputs = append(res.Outputs, path)
-		}
-	}
 	if path := v.Options.Fields; path != "" {
-		if err := v.writeFields(ctx, path); err != nil {
+		if err := publishFile(path, func(to string) error { return v.writeFields(ctx, to) }); err != nil {
 			return err
 		}
 		res.Outputs = append(res.Outputs, path)
 	}
-	if v.Options.Sums == "" {
+	return res.publishSums(v.Options.Sums, all, trained)
+}
+
+// publishSums writes the sums of several targets; an empty name writes nothing.
+func (r *Result) publishSums(path string, all []*scoring.Scoring, finished []score.Coupling) error {
+	if path == "" {
 		return nil
 	}
-	res.Outputs = append(res.Outputs, v.Options.Sums)
-	return scoring.SaveSums(v.Options.Sums, all, trained)
+	r.Outputs = append(r.Outputs, path)
+	return publishFile(path, func(to string) error { return scoring.SaveSums(to, all, finished) })
 }
 
 // scoreFiles are the files that publishScores writes, without those of periods.
@@ -703,14 +703,23 @@ func (r *Result) write(out string) error {
 		return exit.CreateError(places, err)
 	}
 	tables, err := scoring.WriteTables(out, r.Scores)
-	if r.Outputs = append([]string{filepath.Join(out, trained.ScoresFile), filepath.Join(out, trained.ScoresTable), filepath.Join(out, trained.DatesTable)}, tables...); err != nil || r.Scores.Periods == nil {
+	if r.Outputs = append([]string{filepath.Join(out, trained.ScoresFile), filepath.Join(out, trained.ScoresTable), filepath.Join(out, trained.DatesTable)}, tables...); err != nil {
 		return err
 	}
-	skill := periods.Skill{Periods: r.Scores.Periods, Trends: r.Scores.Trends}
-	for _, name := range periods.Files {
-		r.Outputs = append(r.Outputs, filepath.Join(out, name))
+	if r.Scores.Periods != nil {
+		for _, name := range periods.Files {
+			r.Outputs = append(r.Outputs, filepath.Join(out, name))
+		}
+		skill := periods.Skill{Periods: r.Scores.Periods, Trends: r.Scores.Trends}
+		if err := skill.Save(out); err != nil {
+			return err
+		}
 	}
-	return skill.Save(out)
+	if r.places == nil {
+		return nil
+	}
+	r.Outputs = append(r.Outputs, places)
+	return r.places.Save(out)
 }
 
 // findReference loads the model's description and baselines; nil with a warning if there are none with the
