@@ -51,9 +51,9 @@ var (
 // Lease is a lease that this process holds and renews.
 type Lease struct {
 	path, what string
-	machine    machine
-	me         owner
-	file       file // of the lease, whatever its name is by now
+	machine    Machine
+	me         Owner
+	file       File // of the lease, whatever its name is by now
 	looks      atomic.Uint64
 	stop       chan struct{}
 	done       sync.WaitGroup
@@ -74,12 +74,12 @@ var ErrHeld = errors.New("another process holds the lease")
 // Errors: exit 73 wrapping ErrHeld if the owner is alive or may be, with the owner and
 // its times; those of creating the file.
 // Cost: at once if the owner is known to be dead or alive, else up to leaseTimeout.
-func Take(path, what string) (*Lease, error) { return takeOn(thisMachine{}, path, what) }
+func Take(path, what string) (*Lease, error) { return TakeOn(thisMachine{}, path, what) }
 
-// takeOn takes a lease on a machine.
-func takeOn(m machine, path, what string) (*Lease, error) {
-	l := &Lease{path: path, what: what, machine: m, me: m.owner(), stop: make(chan struct{})}
-	var silent owner // owner on another machine without a heartbeat
+// TakeOn is Take on another machine than that of this process.
+func TakeOn(m Machine, path, what string) (*Lease, error) {
+	l := &Lease{path: path, what: what, machine: m, me: m.Owner(), stop: make(chan struct{})}
+	var silent Owner // owner on another machine without a heartbeat
 	for {
 		far, err := l.claim(silent)
 		if err != nil {
@@ -104,7 +104,7 @@ func takeOn(m machine, path, what string) (*Lease, error) {
 // and is dead, or if its owner is silent. Otherwise it returns the owner far, whose
 // heartbeat must be watched first. A lease that cannot be parsed has no token and is
 // replaced: it was left by a full disk, or by a machine that lost power.
-func (l *Lease) claim(silent owner) (far *owner, err error) {
+func (l *Lease) claim(silent Owner) (far *Owner, err error) {
 	dir := filepath.Dir(l.path)
 	release, guarded, err := l.lockTaking(dir)
 	if err != nil {
@@ -117,7 +117,7 @@ func (l *Lease) claim(silent owner) (far *owner, err error) {
 	case err != nil:
 		return nil, exit.CreateError(l.path, err)
 	case old.Host == l.me.Host && old.Boot == l.me.Boot:
-		if l.machine.isRunning(old) {
+		if l.machine.IsRunning(old) {
 			return nil, heldError(l.path, l.what, old, "its process is running")
 		}
 		err = l.setAside(old)
@@ -148,18 +148,18 @@ func (l *Lease) claim(silent owner) (far *owner, err error) {
 // it was read, which only file systems without locks allow, that lease comes back.
 //
 // Errors: os.ErrExist if the lease is another one; those of the file system.
-func (l *Lease) setAside(dead owner) error {
+func (l *Lease) setAside(dead Owner) error {
 	aside := temporaryPrefix(l.path) + l.me.Token + "-dead"
-	if err := l.machine.rename(l.path, aside); err != nil {
+	if err := l.machine.Rename(l.path, aside); err != nil {
 		return err
 	}
 	moved, err := readOwner(l.machine, aside)
 	if err == nil && (moved.Token != dead.Token || moved.Heartbeats != dead.Heartbeats) {
-		if err = l.machine.link(aside, l.path); err == nil || errors.Is(err, errors.ErrUnsupported) {
+		if err = l.machine.Link(aside, l.path); err == nil || errors.Is(err, errors.ErrUnsupported) {
 			err = os.ErrExist
 		}
 	}
-	return errors.Join(err, l.machine.remove(aside))
+	return errors.Join(err, l.machine.Remove(aside))
 }
 
 // place creates the lease where there is none. Its folder is not synced, because no owner
@@ -170,24 +170,24 @@ func (l *Lease) place(guarded bool) (err error) {
 	tmp := temporaryPrefix(l.path) + l.me.Token
 	defer func() {
 		if err != nil && l.file != nil {
-			_ = l.file.close() // of no lease
+			_ = l.file.Close() // of no lease
 		}
 	}()
-	if l.file, err = l.machine.create(tmp, l.me.text()); err == nil {
-		err = l.machine.link(tmp, l.path)
+	if l.file, err = l.machine.Create(tmp, l.me.text()); err == nil {
+		err = l.machine.Link(tmp, l.path)
 	}
 	if errors.Is(err, errors.ErrUnsupported) {
-		if err = l.machine.rename(tmp, l.path); err != nil || guarded {
+		if err = l.machine.Rename(tmp, l.path); err != nil || guarded {
 			return err
 		}
 		// Without links and locks the last of two writers wins: wait until it is visible.
-		l.machine.sleep(200*time.Millisecond, nil)
+		l.machine.Sleep(200*time.Millisecond, nil)
 		if now, err := readOwner(l.machine, l.path); err != nil || now.Token != l.me.Token {
 			return os.ErrExist
 		}
 		return nil
 	}
-	if e := l.machine.remove(tmp); err == nil { // on a full disk an empty file may be left
+	if e := l.machine.Remove(tmp); err == nil { // on a full disk an empty file may be left
 		err = e
 	}
 	return err
@@ -195,18 +195,18 @@ func (l *Lease) place(guarded bool) (err error) {
 
 // look reads the lease through a new hard link, so that the answer comes from the disk,
 // not from the cache of a network file system.
-func (l *Lease) look() (owner, error) {
+func (l *Lease) look() (Owner, error) {
 	at := temporaryPrefix(l.path) + l.me.Token + "-" + strconv.FormatUint(l.looks.Add(1), 10)
 	for range 3 { // an owner that begins removes such files
-		err := l.machine.link(l.path, at)
+		err := l.machine.Link(l.path, at)
 		if errors.Is(err, os.ErrNotExist) {
-			return owner{}, err
+			return Owner{}, err
 		}
 		if err != nil { // no hard links, or no space for one
 			break
 		}
 		o, err := readOwner(l.machine, at)
-		if gone := l.machine.remove(at); err == nil || !errors.Is(err, os.ErrNotExist) {
+		if gone := l.machine.Remove(at); err == nil || !errors.Is(err, os.ErrNotExist) {
 			if errors.Is(gone, os.ErrNotExist) {
 				gone = nil
 			}
@@ -217,8 +217,8 @@ func (l *Lease) look() (owner, error) {
 }
 
 // watch reports whether a lease changes within the timeout.
-func (l *Lease) watch(o owner) (bool, error) {
-	for begin := l.machine.now(); l.machine.now()-begin < leaseTimeout; l.machine.sleep(heartbeatInterval/5, nil) {
+func (l *Lease) watch(o Owner) (bool, error) {
+	for begin := l.machine.Now(); l.machine.Now()-begin < leaseTimeout; l.machine.Sleep(heartbeatInterval/5, nil) {
 		now, err := l.look()
 		if errors.Is(err, os.ErrNotExist) {
 			return false, nil
@@ -240,11 +240,11 @@ func (l *Lease) watch(o owner) (bool, error) {
 // refuse.
 func (l *Lease) lockTaking(dir string) (release func(), guarded bool, err error) {
 	for range 600 { // another process holds the lock only briefly
-		release, guarded, err = l.machine.lock(dir)
+		release, guarded, err = l.machine.Lock(dir)
 		if !errors.Is(err, unix.EWOULDBLOCK) {
 			return release, guarded, exit.CreateError(dir, err)
 		}
-		l.machine.sleep(50*time.Millisecond, nil)
+		l.machine.Sleep(50*time.Millisecond, nil)
 	}
 	return nil, false, &exit.Error{Code: exit.CannotWrite, What: l.what + " is in use", At: dir,
 		Why: "another process is starting in it", Fix: "choose another directory, or wait", Err: ErrHeld}
@@ -253,12 +253,12 @@ func (l *Lease) lockTaking(dir string) (release func(), guarded bool, err error)
 // heartbeat renews the heartbeat until Release, and detects a takeover. Only this
 // goroutine changes l.me after claim.
 func (l *Lease) heartbeat() {
-	for l.machine.sleep(heartbeatInterval, l.stop) {
+	for l.machine.Sleep(heartbeatInterval, l.stop) {
 		if l.isLost() {
 			return
 		}
 		l.me.Heartbeats++
-		_ = l.file.overwrite(l.me.text()) // the next heartbeat retries; the risk is a takeover, not a wrong result
+		_ = l.file.Overwrite(l.me.text()) // the next heartbeat retries; the risk is a takeover, not a wrong result
 	}
 }
 
@@ -284,7 +284,7 @@ func (l *Lease) CheckHeld() error {
 	}
 	now, err := l.look()
 	if err != nil {
-		now = owner{Host: "unknown"}
+		now = Owner{Host: "unknown"}
 	}
 	return heldError(l.path, l.what, now, "it took the lease while this process was suspended")
 }
@@ -314,16 +314,16 @@ func (l *Lease) Guard(f func() error) error {
 // Errors: exit 73 or 74 if it cannot be made.
 func (l *Lease) Extend(dir string) error {
 	path := filepath.Join(dir, filepath.Base(l.path))
-	if err := l.machine.remove(path); err != nil && !errors.Is(err, os.ErrNotExist) { // of a killed owner
+	if err := l.machine.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) { // of a killed owner
 		return exit.CreateError(path, err)
 	}
-	err := l.machine.link(l.path, path)
+	err := l.machine.Link(l.path, path)
 	if errors.Is(err, errors.ErrUnsupported) {
 		var text []byte
-		if text, err = l.machine.read(l.path); err == nil {
-			var f file
-			if f, err = l.machine.create(path, text); err == nil {
-				err = f.close()
+		if text, err = l.machine.Read(l.path); err == nil {
+			var f File
+			if f, err = l.machine.Create(path, text); err == nil {
+				err = f.Close()
 			}
 		}
 	}
@@ -359,12 +359,12 @@ func (l *Lease) end() error {
 	case errors.Is(err, os.ErrNotExist):
 		err = nil
 	case err == nil && now.Token == l.me.Token:
-		err = l.machine.remove(l.path)
+		err = l.machine.Remove(l.path)
 	}
 	if err != nil {
-		err = errors.Join(err, l.file.overwrite(make([]byte, len(l.me.text()))))
+		err = errors.Join(err, l.file.Overwrite(make([]byte, len(l.me.text()))))
 	}
-	return exit.CreateError(l.path, errors.Join(err, l.file.close()))
+	return exit.CreateError(l.path, errors.Join(err, l.file.Close()))
 }
 
 // temporaryPrefix returns the path prefix of temporary files of a lease.
@@ -394,10 +394,10 @@ func HasTemporary(path string, prefixes ...string) (bool, error) {
 // them: this process holds the lease and the lock.
 func (l *Lease) removeTemporary() error {
 	dir := filepath.Dir(l.path)
-	names, err := l.machine.list(dir)
+	names, err := l.machine.List(dir)
 	for _, name := range names {
 		if file := filepath.Join(dir, name); strings.HasPrefix(file, temporaryPrefix(l.path)) {
-			if gone := l.machine.remove(file); !errors.Is(gone, os.ErrNotExist) {
+			if gone := l.machine.Remove(file); !errors.Is(gone, os.ErrNotExist) {
 				err = errors.Join(err, gone)
 			}
 		}

@@ -35,21 +35,21 @@ func TestDeadOwner(t *testing.T) {
 	ahead := time.Now().Add(time.Hour).UTC().Format(time.RFC3339)
 	for _, c := range []struct {
 		name  string
-		o     owner
+		o     Owner
 		beats bool
 		free  bool
 	}{
-		{"process gone", owner{Host: me.Host, Boot: me.Boot, PID: gone.Process.Pid, Start: "1", Token: "a"}, false, true},
-		{"number used again", owner{Host: me.Host, Boot: me.Boot, PID: me.PID, Start: "1", Token: "a"}, false, true},
-		{"alive", owner{Host: me.Host, Boot: me.Boot, PID: me.PID, Start: me.Start, Token: "a"}, false, false},
-		{"machine started again", owner{Host: me.Host, Boot: "other", PID: 1, Token: "a"}, false, true},
-		{"other machine, silent", owner{Host: "elsewhere", Boot: "other", PID: 1, Token: "a"}, false, true},
-		{"other machine, beating", owner{Host: "elsewhere", Boot: "other", PID: 1, Token: "a"}, true, false},
-		{"other machine, this one's number", owner{Host: "elsewhere", Boot: "other", PID: me.PID, Start: me.Start, Token: "a"}, false, true},
-		{"other machine, this one's number, beating", owner{Host: "elsewhere", Boot: "other", PID: me.PID, Start: me.Start, Token: "a"}, true, false},
-		{"by a clock that is ahead", owner{Host: me.Host, Boot: me.Boot, PID: gone.Process.Pid, Start: "1", Token: "a", Since: ahead, Time: ahead}, false, true},
-		{"other machine, by a clock that is ahead", owner{Host: "elsewhere", Boot: "other", PID: 1, Token: "a", Since: ahead, Time: ahead}, false, true},
-		{"alive, by a clock that is ahead", owner{Host: "elsewhere", Boot: "other", PID: 1, Token: "a", Since: ahead, Time: ahead}, true, false},
+		{"process gone", Owner{Host: me.Host, Boot: me.Boot, PID: gone.Process.Pid, Start: "1", Token: "a"}, false, true},
+		{"number used again", Owner{Host: me.Host, Boot: me.Boot, PID: me.PID, Start: "1", Token: "a"}, false, true},
+		{"alive", Owner{Host: me.Host, Boot: me.Boot, PID: me.PID, Start: me.Start, Token: "a"}, false, false},
+		{"machine started again", Owner{Host: me.Host, Boot: "other", PID: 1, Token: "a"}, false, true},
+		{"other machine, silent", Owner{Host: "elsewhere", Boot: "other", PID: 1, Token: "a"}, false, true},
+		{"other machine, beating", Owner{Host: "elsewhere", Boot: "other", PID: 1, Token: "a"}, true, false},
+		{"other machine, this one's number", Owner{Host: "elsewhere", Boot: "other", PID: me.PID, Start: me.Start, Token: "a"}, false, true},
+		{"other machine, this one's number, beating", Owner{Host: "elsewhere", Boot: "other", PID: me.PID, Start: me.Start, Token: "a"}, true, false},
+		{"by a clock that is ahead", Owner{Host: me.Host, Boot: me.Boot, PID: gone.Process.Pid, Start: "1", Token: "a", Since: ahead, Time: ahead}, false, true},
+		{"other machine, by a clock that is ahead", Owner{Host: "elsewhere", Boot: "other", PID: 1, Token: "a", Since: ahead, Time: ahead}, false, true},
+		{"alive, by a clock that is ahead", Owner{Host: "elsewhere", Boot: "other", PID: 1, Token: "a", Since: ahead, Time: ahead}, true, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			path := t.TempDir()
@@ -273,8 +273,8 @@ type swept struct {
 	begun *atomic.Bool
 }
 
-func (m swept) remove(path string) error {
-	if err := m.thisMachine.remove(path); err != nil || !m.begun.Load() || filepath.Base(path) == lockFile {
+func (m swept) Remove(path string) error {
+	if err := m.thisMachine.Remove(path); err != nil || !m.begun.Load() || filepath.Base(path) == lockFile {
 		return err
 	}
 	return os.ErrNotExist
@@ -284,7 +284,7 @@ func (m swept) remove(path string) error {
 func TestSweptLook(t *testing.T) {
 	m := swept{begun: new(atomic.Bool)}
 	path := filepath.Join(t.TempDir(), lockFile)
-	l, err := takeOn(m, path, "the test")
+	l, err := TakeOn(m, path, "the test")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -303,26 +303,26 @@ func TestSweptLook(t *testing.T) {
 // TestLockOfFolder: a folder is locked by one at a time, until it is released.
 func TestLockOfFolder(t *testing.T) {
 	dir := t.TempDir()
-	release, guarded, err := thisMachine{}.lock(dir)
+	release, guarded, err := thisMachine{}.Lock(dir)
 	if err != nil || !guarded {
 		t.Fatalf("guarded %v, %v", guarded, err)
 	}
-	if _, guarded, err := (thisMachine{}).lock(dir); !errors.Is(err, unix.EWOULDBLOCK) || guarded {
+	if _, guarded, err := (thisMachine{}).Lock(dir); !errors.Is(err, unix.EWOULDBLOCK) || guarded {
 		t.Errorf("a second lock: guarded %v, %v", guarded, err)
 	}
 	release()
-	if release, guarded, err = (thisMachine{}).lock(dir); err != nil || !guarded {
+	if release, guarded, err = (thisMachine{}).Lock(dir); err != nil || !guarded {
 		t.Fatalf("after the release: guarded %v, %v", guarded, err)
 	}
 	release()
 	_, restore := faultfs.Use(faultfs.Fault{N: 1, Of: []faultfs.Kind{faultfs.Lock}, Err: unix.ENOLCK})
-	release, guarded, err = thisMachine{}.lock(dir)
+	release, guarded, err = thisMachine{}.Lock(dir)
 	restore()
 	if err != nil || guarded {
 		t.Fatalf("a file system without locks: guarded %v, %v", guarded, err)
 	}
 	release()
-	if _, _, err := (thisMachine{}).lock(filepath.Join(dir, "nowhere")); !errors.Is(err, os.ErrNotExist) {
+	if _, _, err := (thisMachine{}).Lock(filepath.Join(dir, "nowhere")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("no folder: %v", err)
 	}
 }
@@ -330,28 +330,28 @@ func TestLockOfFolder(t *testing.T) {
 // TestOverwrite: a new text takes the place of the old one, and is synced.
 func TestOverwrite(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x")
-	f, err := thisMachine{}.create(path, []byte("first"))
+	f, err := thisMachine{}.Create(path, []byte("first"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := (thisMachine{}).create(path, nil); !errors.Is(err, os.ErrExist) {
+	if _, err := (thisMachine{}).Create(path, nil); !errors.Is(err, os.ErrExist) {
 		t.Errorf("created twice: %v", err)
 	}
-	if err := f.overwrite([]byte("later")); err != nil {
+	if err := f.Overwrite([]byte("later")); err != nil {
 		t.Error(err)
 	}
-	if err := f.close(); err != nil {
+	if err := f.Close(); err != nil {
 		t.Error(err)
 	}
 	if text, err := os.ReadFile(path); err != nil || string(text) != "later" {
 		t.Errorf("%q, %v", text, err)
 	}
-	if err := f.overwrite(nil); !errors.Is(err, os.ErrClosed) {
+	if err := f.Overwrite(nil); !errors.Is(err, os.ErrClosed) {
 		t.Errorf("a closed file: %v", err)
 	}
 	for _, kind := range []faultfs.Kind{faultfs.Write, faultfs.Sync} {
 		_, restore := faultfs.Use(faultfs.Fault{N: 1, Of: []faultfs.Kind{kind}, Err: unix.ENOSPC})
-		_, err := thisMachine{}.create(path+string(kind), []byte("x"))
+		_, err := thisMachine{}.Create(path+string(kind), []byte("x"))
 		restore()
 		if !errors.Is(err, unix.ENOSPC) {
 			t.Errorf("%s fails: %v", kind, err)
@@ -362,7 +362,7 @@ func TestOverwrite(t *testing.T) {
 // TestExtend: the second file is the lease too: others are refused in the folder that takes the place of the first one, and it is
 // released there. What a killed owner left there is replaced. With hard links it is the same file, which gets the heartbeats.
 func TestExtend(t *testing.T) {
-	for name, m := range map[string]machine{"hard links": thisMachine{}, "no hard links": bare{other: func() {}, slept: new(time.Duration)}} {
+	for name, m := range map[string]Machine{"hard links": thisMachine{}, "no hard links": bare{other: func() {}, slept: new(time.Duration)}} {
 		t.Run(name, func(t *testing.T) {
 			root := t.TempDir()
 			dir, next := filepath.Join(root, "dir"), filepath.Join(root, "next")
@@ -370,7 +370,7 @@ func TestExtend(t *testing.T) {
 			if err := errors.Join(os.Mkdir(dir, 0o755), os.Mkdir(next, 0o755), os.WriteFile(second, []byte("of a killed owner"), 0o644)); err != nil {
 				t.Fatal(err)
 			}
-			l, err := takeOn(m, path, "the test")
+			l, err := TakeOn(m, path, "the test")
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -10,31 +10,32 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/filesystem"
 )
 
-// machine is what a lease needs of the machine of its process: processes, a clock, and
-// a view of the shared folder. A test replaces it by simulated machines.
+// Machine is what a lease needs of the machine of its process: processes, a clock, and
+// a view of the shared folder. Tests replace it by simulated machines
+// (package leasetest).
 //
 // Errors: those of files can be examined by errors.Is.
-type machine interface {
-	owner() owner                                     // this process, as the owner of a new lease
-	isRunning(o owner) bool                           // for an owner on this machine
-	now() time.Duration                               // of any zero, not set by anybody
-	sleep(d time.Duration, stop <-chan struct{}) bool // false if stop was closed
-	read(path string) ([]byte, error)
-	create(path string, text []byte) (file, error)
-	link(from, to string) error // fails if to exists
-	rename(from, to string) error
-	remove(path string) error
-	list(dir string) ([]string, error)
-	// lock locks a folder. guarded is false if the file system lacks locks.
+type Machine interface {
+	Owner() Owner                                     // this process, as the owner of a new lease
+	IsRunning(o Owner) bool                           // for an owner on this machine
+	Now() time.Duration                               // of any zero, not set by anybody
+	Sleep(d time.Duration, stop <-chan struct{}) bool // false if stop was closed
+	Read(path string) ([]byte, error)
+	Create(path string, text []byte) (File, error)
+	Link(from, to string) error // fails if to exists
+	Rename(from, to string) error
+	Remove(path string) error
+	List(dir string) ([]string, error)
+	// Lock locks a folder. guarded is false if the file system lacks locks.
 	//
 	// Errors: unix.EWOULDBLOCK if another process holds the lock.
-	lock(dir string) (release func(), guarded bool, err error)
+	Lock(dir string) (release func(), guarded bool, err error)
 }
 
-// file is an open file that is overwritten in place.
-type file interface {
-	overwrite(text []byte) error
-	close() error
+// File is an open file that is overwritten in place.
+type File interface {
+	Overwrite(text []byte) error
+	Close() error
 }
 
 // thisMachine is the machine of this process.
@@ -42,16 +43,16 @@ type thisMachine struct{}
 
 var started = time.Now()
 
-func (thisMachine) owner() owner       { return thisProcess() }
-func (thisMachine) now() time.Duration { return time.Since(started) } // monotonic
+func (thisMachine) Owner() Owner       { return thisProcess() }
+func (thisMachine) Now() time.Duration { return time.Since(started) } // monotonic
 
-// isRunning looks into the process table.
-func (thisMachine) isRunning(o owner) bool {
+// IsRunning looks into the process table.
+func (thisMachine) IsRunning(o Owner) bool {
 	start, err := processStart(o.PID)
 	return err == nil && start == o.Start
 }
 
-func (thisMachine) sleep(d time.Duration, stop <-chan struct{}) bool {
+func (thisMachine) Sleep(d time.Duration, stop <-chan struct{}) bool {
 	select {
 	case <-stop:
 		return false
@@ -60,21 +61,21 @@ func (thisMachine) sleep(d time.Duration, stop <-chan struct{}) bool {
 	}
 }
 
-func (thisMachine) read(path string) ([]byte, error) { return filesystem.ReadFile(path) }
-func (thisMachine) link(from, to string) error       { return filesystem.Link(from, to) }
-func (thisMachine) rename(from, to string) error     { return filesystem.Rename(from, to) }
-func (thisMachine) remove(path string) error         { return filesystem.Remove(path) }
+func (thisMachine) Read(path string) ([]byte, error) { return filesystem.ReadFile(path) }
+func (thisMachine) Link(from, to string) error       { return filesystem.Link(from, to) }
+func (thisMachine) Rename(from, to string) error     { return filesystem.Rename(from, to) }
+func (thisMachine) Remove(path string) error         { return filesystem.Remove(path) }
 
-func (thisMachine) create(path string, text []byte) (file, error) {
+func (thisMachine) Create(path string, text []byte) (File, error) {
 	f, err := filesystem.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o644)
 	if err != nil {
 		return nil, err
 	}
 	o := openFile{f}
-	return o, o.overwrite(text)
+	return o, o.Overwrite(text)
 }
 
-func (thisMachine) list(dir string) (names []string, err error) {
+func (thisMachine) List(dir string) (names []string, err error) {
 	entries, err := filesystem.ReadDir(dir)
 	for _, e := range entries {
 		names = append(names, e.Name())
@@ -82,7 +83,7 @@ func (thisMachine) list(dir string) (names []string, err error) {
 	return names, err
 }
 
-func (thisMachine) lock(dir string) (release func(), guarded bool, err error) {
+func (thisMachine) Lock(dir string) (release func(), guarded bool, err error) {
 	f, err := filesystem.Open(dir)
 	if err != nil {
 		return nil, false, err
@@ -98,13 +99,11 @@ func (thisMachine) lock(dir string) (release func(), guarded bool, err error) {
 // openFile is a file of this machine.
 type openFile struct{ filesystem.File }
 
-// overwrite also syncs: otherwise a network file system keeps what was written to an
+// Overwrite also syncs: otherwise a network file system keeps what was written to an
 // open file.
-func (f openFile) overwrite(text []byte) error {
+func (f openFile) Overwrite(text []byte) error {
 	if _, err := f.WriteAt(text, 0); err != nil {
 		return err
 	}
 	return f.Sync()
 }
-
-func (f openFile) close() error { return f.Close() }

@@ -15,8 +15,8 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/redact"
 )
 
-// owner is the content of a lease.
-type owner struct {
+// Owner is the content of a lease.
+type Owner struct {
 	Host string `json:"host"`
 	// boot id and PID namespace: differs between boots of a machine and between
 	// containers
@@ -37,7 +37,7 @@ type owner struct {
 // machine or in another container cannot be judged from here, so its lease is not
 // abandoned.
 func IsAbandoned(path string) bool {
-	text, err := thisMachine{}.read(path)
+	text, err := thisMachine{}.Read(path)
 	if err != nil {
 		return false
 	}
@@ -45,15 +45,15 @@ func IsAbandoned(path string) bool {
 		return true
 	}
 	o, me := ownerOf(text), thisProcess()
-	return o.Host == me.Host && o.Boot == me.Boot && !thisMachine{}.isRunning(o)
+	return o.Host == me.Host && o.Boot == me.Boot && !thisMachine{}.IsRunning(o)
 }
 
-// firstHeartbeat is the counter of a new lease: with ten digits, so that the text of a
+// FirstHeartbeat is the counter of a new lease: with ten digits, so that the text of a
 // lease keeps its length when it is overwritten.
-const firstHeartbeat = 1_000_000_000
+const FirstHeartbeat = 1_000_000_000
 
 // text is the content of a lease.
-func (o *owner) text() []byte {
+func (o *Owner) text() []byte {
 	o.Time = time.Now().UTC().Format(time.RFC3339)
 	text, _ := json.Marshal(o) // strings and integers always have JSON
 	return append(text, '\n')
@@ -61,7 +61,7 @@ func (o *owner) text() []byte {
 
 // heldError returns the error of a lease that another process holds. The command of the
 // owner had its secrets removed before it was written (package redact).
-func heldError(path, what string, o owner, why string) error {
+func heldError(path, what string, o Owner, why string) error {
 	if o.Command != "" {
 		why += ": " + o.Command
 	}
@@ -71,7 +71,7 @@ func heldError(path, what string, o owner, why string) error {
 
 // age describes when the lease was taken and when its last heartbeat was, by the
 // clocks of the two machines.
-func (o owner) age() string {
+func (o Owner) age() string {
 	since, err := time.Parse(time.RFC3339, o.Since)
 	if err != nil {
 		return ""
@@ -95,26 +95,26 @@ func (o owner) age() string {
 // is not alive.
 //
 // Errors: those of reading the file, such as os.ErrNotExist.
-func readOwner(m machine, path string) (owner, error) {
-	text, err := m.read(path)
+func readOwner(m Machine, path string) (Owner, error) {
+	text, err := m.Read(path)
 	if err != nil {
-		return owner{}, err
+		return Owner{}, err
 	}
 	return ownerOf(text), nil
 }
 
 // ownerOf is the owner that a text describes; the zero owner if it is none.
-func ownerOf(text []byte) (o owner) {
+func ownerOf(text []byte) (o Owner) {
 	if json.Unmarshal(text, &o) != nil {
-		return owner{}
+		return Owner{}
 	}
 	return o
 }
 
 // thisProcess describes this process. Where the system lacks /proc, parts are empty, and
 // all owners are judged by their heartbeats.
-func thisProcess() owner {
-	var o owner
+func thisProcess() Owner {
+	var o Owner
 	o.Host, _ = os.Hostname() // an empty name is enough: the boot id distinguishes machines
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err == nil {
@@ -130,7 +130,7 @@ func thisProcess() owner {
 	token := make([]byte, 16)
 	rand.Read(token) // never fails (crypto/rand)
 	o.Token = hex.EncodeToString(token)
-	o.Heartbeats = firstHeartbeat
+	o.Heartbeats = FirstHeartbeat
 	return o
 }
 

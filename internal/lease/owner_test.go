@@ -114,7 +114,7 @@ func TestThisProcess(t *testing.T) {
 	if since, err := time.Parse(time.RFC3339, o.Since); err != nil || time.Since(since).Abs() > time.Hour {
 		t.Errorf("since %s, %v", o.Since, err)
 	}
-	if !(thisMachine{}).isRunning(o) {
+	if !(thisMachine{}).IsRunning(o) {
 		t.Error("this process does not run")
 	}
 }
@@ -126,11 +126,11 @@ func TestAbandoned(t *testing.T) {
 	gone := me
 	gone.Start = "1"
 	for name, c := range map[string]struct {
-		change func(o *owner)
+		change func(o *Owner)
 		want   bool
 	}{
-		"ended": {func(*owner) {}, true}, "other machine": {func(o *owner) { o.Host = "elsewhere" }, false}, "other boot": {func(o *owner) { o.Boot = "other" }, false},
-		"other container": {func(o *owner) { o.Boot += "0" }, false}, "running": {func(o *owner) { o.Start = me.Start }, false},
+		"ended": {func(*Owner) {}, true}, "other machine": {func(o *Owner) { o.Host = "elsewhere" }, false}, "other boot": {func(o *Owner) { o.Boot = "other" }, false},
+		"other container": {func(o *Owner) { o.Boot += "0" }, false}, "running": {func(o *Owner) { o.Start = me.Start }, false},
 	} {
 		o := gone
 		c.change(&o)
@@ -162,7 +162,7 @@ func TestReadable(t *testing.T) {
 	if st, err := os.Stat(path); err != nil || st.Mode() != 0o644 {
 		t.Errorf("mode %v, %v", st.Mode(), err)
 	}
-	var o owner
+	var o Owner
 	text, err := os.ReadFile(path)
 	if err := errors.Join(err, json.Unmarshal(text, &o)); err != nil || o.Heartbeats != 1_000_000_000 || fmt.Sprint(o.PID) != fmt.Sprint(os.Getpid()) {
 		t.Errorf("%s: %v", text, err)

@@ -17,10 +17,10 @@ import (
 )
 
 // foreign is the owner of a lease on another machine.
-var foreign = owner{Host: "elsewhere", Boot: "other", PID: 1, Token: "a", Heartbeats: firstHeartbeat}
+var foreign = Owner{Host: "elsewhere", Boot: "other", PID: 1, Token: "a", Heartbeats: FirstHeartbeat}
 
 // putOwner writes a lease of an owner, without a moment in which there is none.
-func putOwner(t *testing.T, path string, o owner) {
+func putOwner(t *testing.T, path string, o Owner) {
 	t.Helper()
 	text, err := json.Marshal(o)
 	if err := errors.Join(err, os.WriteFile(path+".new", text, 0o644), os.Rename(path+".new", path)); err != nil {
@@ -81,7 +81,7 @@ func TestHeartbeats(t *testing.T) {
 		for beats := range uint64(4) {
 			time.Sleep(2500 * time.Millisecond)
 			o, err := readOwner(thisMachine{}, path)
-			if err != nil || o.Heartbeats != firstHeartbeat+beats || o.Token != l.me.Token {
+			if err != nil || o.Heartbeats != FirstHeartbeat+beats || o.Token != l.me.Token {
 				t.Errorf("after %d intervals: %+v, %v", beats, o, err)
 			}
 			st, err := os.Stat(path)
@@ -121,7 +121,7 @@ func TestSetAside(t *testing.T) {
 	beat.Heartbeats++
 	other.Token = "b"
 	for name, c := range map[string]struct {
-		is   *owner
+		is   *Owner
 		want error
 	}{"the same": {&foreign, nil}, "with a heartbeat": {&beat, os.ErrExist}, "of another": {&other, os.ErrExist}, "none": {nil, os.ErrNotExist}} {
 		dir := t.TempDir()
@@ -162,11 +162,11 @@ type bare struct {
 	slept *time.Duration
 }
 
-func (bare) link(from, to string) error        { return errors.ErrUnsupported }
-func (bare) lock(string) (func(), bool, error) { return func() {}, false, nil }
-func (m bare) sleep(d time.Duration, stop <-chan struct{}) bool {
+func (bare) Link(from, to string) error        { return errors.ErrUnsupported }
+func (bare) Lock(string) (func(), bool, error) { return func() {}, false, nil }
+func (m bare) Sleep(d time.Duration, stop <-chan struct{}) bool {
 	if stop != nil { // the heartbeat
-		return m.thisMachine.sleep(d, stop)
+		return m.thisMachine.Sleep(d, stop)
 	}
 	*m.slept += d
 	m.other()
@@ -188,7 +188,7 @@ func TestLastWriterWins(t *testing.T) {
 		}, true},
 	} {
 		var slept time.Duration
-		l, err := takeOn(bare{other: c.other, slept: &slept}, path, "the test")
+		l, err := TakeOn(bare{other: c.other, slept: &slept}, path, "the test")
 		if errors.Is(err, ErrHeld) != c.held || err != nil && !c.held {
 			t.Errorf("%s: %v, want held: %v", name, err, c.held)
 		}

@@ -23,6 +23,7 @@ const longSettleTime = time.Hour
 // fileScanner separates complete from incomplete files, scan by scan.
 type fileScanner struct {
 	policy *inputPolicy
+	now    func() time.Time // to which times of files are compared
 	pauses backoff.Clock
 	sparse bool
 	states map[string]fileState // by path, at the last scan
@@ -40,7 +41,7 @@ type fileState struct {
 
 // newFileScanner returns a scanner for the input of a prediction.
 func newFileScanner(p *prediction) *fileScanner {
-	return &fileScanner{policy: p.policy, pauses: p.options.Clock.Pauses, sparse: p.options.Policy.AllowMissingChunks}
+	return &fileScanner{policy: p.policy, now: p.options.Clock.Now, pauses: p.options.Clock.Pauses, sparse: p.options.Policy.AllowMissingChunks}
 }
 
 // pendingFile is a file that is not complete.
@@ -65,14 +66,14 @@ func (c *fileScanner) classify(files []string) (complete map[string]fingerprint.
 			if err != nil || !known || !s.mark.UnchangedSince(before) {
 				s = fileState{mark: s.mark, since: c.pauses.Now()}
 			}
-			s.settled = err == nil && (c.pauses.Now().Sub(s.since) >= settleTime || time.Since(s.mark.Changed) >= longSettleTime)
+			s.settled = err == nil && (c.pauses.Now().Sub(s.since) >= settleTime || c.now().Sub(s.mark.Changed) >= longSettleTime)
 		}
 		wait := pendingFile{path: path}
 		switch {
 		case err != nil:
 			wait.reason, wait.changing = err.Error(), true
 		case s.settled && s.complete:
-		case known && !s.mark.IsSameContent(before), !known && time.Since(s.mark.Modified) < settleTime:
+		case known && !s.mark.IsSameContent(before), !known && c.now().Sub(s.mark.Modified) < settleTime:
 			wait.reason, wait.changing = fmt.Sprintf("it is still being written (%d bytes so far)", s.mark.Size), true
 		case m.DoneSuffix != "" && fio.Sidecar(path, m.DoneSuffix) == "":
 			wait.reason = "missing " + filepath.Base(path) + m.DoneSuffix + " beside it"

@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 // Criteria of a complete file: it is unchanged, its structure, a marker file, and its index.
@@ -19,7 +20,7 @@ func TestCompleteFiles(t *testing.T) {
 		return path
 	}
 	path := put("fc.grib2", "GRIB and 100 bytes of it "+strings.Repeat("x", 71)+"7777")
-	v := &fileScanner{policy: &inputPolicy{}}
+	v := &fileScanner{policy: &inputPolicy{}, now: time.Now}
 	look := func(want string) {
 		t.Helper()
 		complete, pending := v.classify([]string{path})

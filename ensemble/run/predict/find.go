@@ -81,7 +81,7 @@ func (p *prediction) find(ctx context.Context, w team.Teams) (inputFiles, error)
 // no waiting.
 func (p *prediction) waitDeadline(deadline time.Time) time.Time {
 	if wait := p.policy.Members.Wait; wait > 0 {
-		if end := time.Now().Add(wait); deadline.IsZero() || end.Before(deadline) {
+		if end := p.options.Clock.Now().Add(wait); deadline.IsZero() || end.Before(deadline) {
 			deadline = end
 		}
 	}

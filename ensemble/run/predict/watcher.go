@@ -72,17 +72,15 @@ func (v *watcher) scan(ctx context.Context) (s scanResult, err error) {
 		return s, err
 	}
 	if v.began {
-		pause := time.NewTimer(min(v.poll, max(shortestPause, time.Until(v.deadline))))
-		defer pause.Stop()
 		select {
 		case <-ctx.Done():
 			return s, ctx.Err()
-		case <-pause.C:
+		case <-v.pauses.After(min(v.poll, max(shortestPause, v.deadline.Sub(v.now())))):
 		}
 	}
 	first := !v.began
 	v.began = true
-	passed := !time.Now().Before(v.deadline)
+	passed := !v.now().Before(v.deadline)
 	files, missing := v.list()
 	if missing != nil && exit.CodeOf(missing) != exit.NotYet {
 		return s, missing

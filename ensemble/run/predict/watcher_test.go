@@ -20,7 +20,7 @@ func TestScanBehindDeadline(t *testing.T) {
 			t.Fatal(err)
 		}
 		policy := &inputPolicy{}
-		v := &watcher{policy: policy, now: time.Now, files: &fileScanner{policy: policy}, deadline: time.Now().Add(-time.Second), poll: time.Hour,
+		v := &watcher{policy: policy, now: time.Now, files: &fileScanner{policy: policy, now: time.Now}, deadline: time.Now().Add(-time.Second), poll: time.Hour,
 			list: func() ([]string, error) { return []string{path}, nil }, missing: func(context.Context, []string, time.Time) error { return nil },
 			onWarn: func(text string) { t.Errorf("warning %q", text) }}
 		s, err := v.scan(t.Context())

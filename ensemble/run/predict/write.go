@@ -187,25 +187,32 @@ func (in *openInput) lock(ctx context.Context, init ensemble.Init) (l *lease.Lea
 // takeLock takes the lock on one rank.
 func (in *openInput) takeLock(ctx context.Context, init ensemble.Init) (*lease.Lease, error) {
 	p, until := in.p, in.found.deadline
-	if most := time.Now().Add(lockWait); p.multiRank && until.After(most) {
+	clock := p.options.Clock
+	if most := clock.Now().Add(lockWait); p.multiRank && until.After(most) {
 		until = most
 	}
+	return clock.waitForLease(ctx, until, func() (*lease.Lease, error) { return product.Lock(p.options.Out, init) }, p.options.Warn)
+}
+
+// waitForLease takes a lease, again and again while another process holds it, until a time. The first time warn gets what it waits for; nil
+// drops it.
+//
+// Errors: those of take; ctx.Err().
+func (c Clock) waitForLease(ctx context.Context, until time.Time, take func() (*lease.Lease, error), warn func(string)) (*lease.Lease, error) {
 	for first := true; ; first = false {
-		l, err := product.Lock(p.options.Out, init)
-		left := time.Until(until)
+		l, err := take()
+		left := until.Sub(c.Now())
 		var e *exit.Error
 		if !errors.Is(err, lease.ErrHeld) || left <= 0 || !errors.As(err, &e) {
 			return l, err
 		}
-		if first && p.options.Warn != nil {
-			p.options.Warn(fmt.Sprintf("waiting until %s: %s: %s: %s", until.UTC().Format(time.RFC3339), e.What, e.At, e.Why))
+		if first && warn != nil {
+			warn(fmt.Sprintf("waiting until %s: %s: %s: %s", until.UTC().Format(time.RFC3339), e.What, e.At, e.Why))
 		}
-		pause := time.NewTimer(min(lockPoll, left))
 		select {
 		case <-ctx.Done():
-			pause.Stop()
 			return nil, ctx.Err()
-		case <-pause.C:
+		case <-c.Pauses.After(min(lockPoll, left)):
 		}
 	}
 }

@@ -1,4 +1,7 @@
-package lease
+// Package leasetest simulates machines that share a folder, for tests of leases under the virtual clock of testing/synctest: clocks are
+// fast, slow and set wrong, processes are suspended between any two operations and crash, the folder may lack locks, and shows old
+// content for a while. Only tests import it.
+package leasetest
 
 import (
 	"errors"
@@ -7,21 +10,22 @@ import (
 	"os"
 	"path"
 	"runtime"
-	"strings"
+	"slices"
 	"sync"
-	"testing"
-	"testing/synctest"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/ensemble-weather/ensemble/internal/backoff"
+	"github.com/ensemble-weather/ensemble/internal/lease"
 )
 
-// share is a folder that simulated machines use together.
-type share struct {
-	guarded bool          // it has locks
-	linked  bool          // it has hard links
-	stale   time.Duration // for which machines remember what they read
-	rest    time.Duration // largest pause before an attempt to take the lease
+// Share is a folder that simulated machines use together, and the record of who writes there.
+//
+// Concurrency: any goroutine may call its methods and those of its machines; each machine runs one process at a time.
+type Share struct {
+	Guarded bool          // it has locks
+	Stale   time.Duration // for which machines remember what they read
 
 	mu     sync.Mutex
 	random *rand.Rand
@@ -30,39 +34,82 @@ type share struct {
 	stages map[string]bool // of owners, not published
 	began  []string        // owners, in the order in which they began to write
 	faults []string
+
+	published []string
+}
+
+// NewShare returns an empty folder of a random kind. seed also determines all later draws.
+func NewShare(seed uint64) *Share {
+	s := &Share{random: rand.New(rand.NewPCG(seed, 40)), files: map[string]*inode{}, stages: map[string]bool{}}
+	s.Guarded = s.random.IntN(2) == 0
+	if s.random.IntN(2) == 0 {
+		s.Stale = time.Minute
+	}
+	return s
 }
 
 // inode is a file, whatever its names are.
 type inode struct{ text []byte }
 
-func (s *share) fault(format string, args ...any) {
+// Fault records a fault that a test found.
+func (s *Share) Fault(format string, args ...any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.faults = append(s.faults, fmt.Sprintf(format, args...))
 }
 
-// draw returns a random time below d.
-func (s *share) draw(d time.Duration) time.Duration {
+// Faults returns the recorded faults.
+func (s *Share) Faults() []string { return s.faults }
+
+// Owners is the number of processes that began to write.
+func (s *Share) Owners() int { return len(s.began) }
+
+// Has reports whether a file is there.
+func (s *Share) Has(name string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.files[name] != nil
+}
+
+// Draw returns a random time below d.
+func (s *Share) Draw(d time.Duration) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return time.Duration(s.random.Int64N(int64(d)))
 }
 
-// pause is a time in which a process does not run.
-type pause struct{ from, to time.Time }
+// Pause is a time in which a process does not run.
+type Pause struct{ From, To time.Time }
 
-// simulated is a process on a machine of its own, whose clock is fast or slow. It may be suspended between any two
-// operations, and crash.
-type simulated struct {
-	*share
-	name   string
-	rate   float64
-	zero   time.Duration // of its clock
-	pauses []pause
-	crash  time.Time // zero: never
-	begin  time.Time
+// Machine is a machine with one process, which may be suspended between any two operations, and crash. Its clock is fast or slow, and
+// set wrong.
+type Machine struct {
+	*Share
+	Name   string
+	Rate   float64       // seconds of its clock in a second
+	Ahead  time.Duration // by which its clock is ahead at Begin
+	Pauses []Pause
+	Crash  time.Time // zero: never
+	Begin  time.Time
 
+	token string   // of the last lease
 	cache sync.Map // name → remembered
+}
+
+// NewMachine returns a machine whose process may be suspended up to three times, and may crash, within a time from now.
+func (s *Share) NewMachine(name string, length time.Duration) *Machine {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := s.random
+	m := &Machine{Share: s, Name: name, Rate: 0.9 + r.Float64()/5, Ahead: time.Duration(r.Int64N(int64(1000 * time.Hour))), Begin: time.Now()}
+	for range r.IntN(4) { // none, to three
+		from := m.Begin.Add(time.Duration(r.Int64N(int64(length))))
+		m.Pauses = append(m.Pauses, Pause{from, from.Add(time.Duration(r.Int64N(int64(time.Minute))))})
+	}
+	if r.IntN(3) == 0 {
+		m.Crash = m.Begin.Add(time.Duration(r.Int64N(int64(length))))
+	}
+	return m
 }
 
 // remembered is what a machine has read, nil for no file.
@@ -71,62 +118,95 @@ type remembered struct {
 	at   time.Time
 }
 
-// run waits while the process is suspended, and ends the goroutine of one that has crashed.
-func (m *simulated) run() {
+// Suspend lets the process not run for a time, which begins within another one.
+func (m *Machine) Suspend(within, length time.Duration) {
+	from := time.Now().Add(m.Draw(within))
+	p := Pause{from, from.Add(m.Draw(length))}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.Pauses = append(m.Pauses, p)
+}
+
+// Run waits while the process is suspended, and ends the goroutine of one that has crashed.
+func (m *Machine) Run() {
 	for again := true; again; {
 		again = false
-		for _, p := range m.pauses {
-			if now := time.Now(); !now.Before(p.from) && now.Before(p.to) {
-				time.Sleep(time.Until(p.to))
+		m.mu.Lock()
+		pauses := slices.Clone(m.Pauses)
+		m.mu.Unlock()
+		for _, p := range pauses {
+			if now := time.Now(); !now.Before(p.From) && now.Before(p.To) {
+				time.Sleep(time.Until(p.To))
 				again = true
 			}
 		}
 	}
-	if !m.crash.IsZero() && !time.Now().Before(m.crash) {
+	if !m.Crash.IsZero() && !time.Now().Before(m.Crash) {
 		runtime.Goexit()
 	}
 }
 
 // operate performs an operation on the share, which takes some time before and after it.
-func (m *simulated) operate(f func() error) error {
-	m.run()
-	time.Sleep(m.draw(5 * time.Millisecond))
-	m.run()
+func (m *Machine) operate(f func() error) error {
+	m.Run()
+	time.Sleep(m.Draw(5 * time.Millisecond))
+	m.Run()
 	m.mu.Lock()
 	err := f()
 	m.mu.Unlock()
-	time.Sleep(m.draw(5 * time.Millisecond))
-	m.run()
+	time.Sleep(m.Draw(5 * time.Millisecond))
+	m.Run()
 	return err
 }
 
-func (m *simulated) owner() owner {
-	return owner{Host: m.name, Boot: "boot", Token: fmt.Sprintf("%s%d", m.name, m.draw(1<<40)), Heartbeats: firstHeartbeat}
+// Clock is the clock of the machine: that of its date and of its pauses.
+func (m *Machine) Clock() backoff.Clock { return backoff.Clock{Time: m.date, Timer: m.after} }
+
+// date is the time by the clock of the machine.
+func (m *Machine) date() time.Time { return m.Begin.Add(m.Now()) }
+
+// after is time.After by the clock of the machine.
+func (m *Machine) after(d time.Duration) <-chan time.Time {
+	c := make(chan time.Time, 1)
+	time.AfterFunc(m.real(d), func() { c <- m.date() })
+	return c
 }
 
-func (m *simulated) isRunning(owner) bool { return m.crash.IsZero() || time.Now().Before(m.crash) }
+// real converts a time by the clock of the machine.
+func (m *Machine) real(d time.Duration) time.Duration { return time.Duration(float64(d) / m.Rate) }
 
-func (m *simulated) now() time.Duration {
-	return m.zero + time.Duration(m.rate*float64(time.Since(m.begin)))
+// Owner is the process of the machine, for a new lease.
+func (m *Machine) Owner() lease.Owner {
+	m.token = fmt.Sprintf("%s%d", m.Name, m.Draw(1<<40))
+	return lease.Owner{Host: m.Name, Boot: "boot", Token: m.token, Heartbeats: lease.FirstHeartbeat}
 }
 
-func (m *simulated) sleep(d time.Duration, stop <-chan struct{}) bool {
-	m.run()
-	end := time.NewTimer(time.Duration(float64(d)/m.rate) + m.draw(time.Microsecond))
+// IsRunning reports whether the process of the machine runs.
+func (m *Machine) IsRunning(lease.Owner) bool { return m.Crash.IsZero() || time.Now().Before(m.Crash) }
+
+// Now is the time by the clock of the machine.
+func (m *Machine) Now() time.Duration {
+	return m.Ahead + time.Duration(m.Rate*float64(time.Since(m.Begin)))
+}
+
+// Sleep waits by the clock of the machine.
+func (m *Machine) Sleep(d time.Duration, stop <-chan struct{}) bool {
+	m.Run()
+	end := time.NewTimer(m.real(d) + m.Draw(time.Microsecond))
 	defer end.Stop()
 	select {
 	case <-stop:
 		return false
 	case <-end.C:
-		m.run()
+		m.Run()
 		return true
 	}
 }
 
-// read answers from memory for a while, as clients of network file systems do.
-func (m *simulated) read(name string) (text []byte, err error) {
+// Read answers from memory for a while, as clients of network file systems do.
+func (m *Machine) Read(name string) (text []byte, err error) {
 	err = m.operate(func() error {
-		if old, ok := m.cache.Load(name); ok && time.Since(old.(remembered).at) < m.stale {
+		if old, ok := m.cache.Load(name); ok && time.Since(old.(remembered).at) < m.Stale {
 			text = old.(remembered).text
 		} else {
 			text = nil
@@ -143,7 +223,8 @@ func (m *simulated) read(name string) (text []byte, err error) {
 	return text, err
 }
 
-func (m *simulated) create(name string, text []byte) (file, error) {
+// Create makes a file.
+func (m *Machine) Create(name string, text []byte) (lease.File, error) {
 	f := &inode{text}
 	err := m.operate(func() error {
 		m.cache.Delete(name)
@@ -153,13 +234,11 @@ func (m *simulated) create(name string, text []byte) (file, error) {
 		m.files[name] = f
 		return nil
 	})
-	return simulatedFile{m, f}, err
+	return file{m, f}, err
 }
 
-func (m *simulated) link(from, to string) error {
-	if !m.linked {
-		return errors.ErrUnsupported
-	}
+// Link gives a file a second name.
+func (m *Machine) Link(from, to string) error {
 	return m.operate(func() error {
 		f := m.files[from]
 		switch {
@@ -174,7 +253,8 @@ func (m *simulated) link(from, to string) error {
 	})
 }
 
-func (m *simulated) rename(from, to string) error {
+// Rename gives a file another name, whether or not there is one with that name.
+func (m *Machine) Rename(from, to string) error {
 	return m.operate(func() error {
 		f := m.files[from]
 		if f == nil {
@@ -188,7 +268,8 @@ func (m *simulated) rename(from, to string) error {
 	})
 }
 
-func (m *simulated) remove(name string) error {
+// Remove removes a file.
+func (m *Machine) Remove(name string) error {
 	return m.operate(func() error {
 		m.cache.Delete(name)
 		if m.files[name] == nil {
@@ -199,7 +280,8 @@ func (m *simulated) remove(name string) error {
 	})
 }
 
-func (m *simulated) list(dir string) (names []string, err error) {
+// List lists the folder.
+func (m *Machine) List(string) (names []string, err error) {
 	err = m.operate(func() error {
 		for name := range m.files {
 			names = append(names, path.Base(name))
@@ -209,8 +291,9 @@ func (m *simulated) list(dir string) (names []string, err error) {
 	return names, err
 }
 
-func (m *simulated) lock(string) (release func(), guarded bool, err error) {
-	if !m.guarded {
+// Lock locks the folder.
+func (m *Machine) Lock(string) (release func(), guarded bool, err error) {
+	if !m.Guarded {
 		return func() {}, false, nil
 	}
 	mine, done := false, false
@@ -235,136 +318,71 @@ func (m *simulated) lock(string) (release func(), guarded bool, err error) {
 	return release, true, err
 }
 
-// simulatedFile is an open file.
-type simulatedFile struct {
-	m *simulated
+// file is an open file.
+type file struct {
+	m *Machine
 	f *inode
 }
 
-func (f simulatedFile) overwrite(text []byte) error {
+// Overwrite replaces the content.
+func (f file) Overwrite(text []byte) error {
 	return f.m.operate(func() error { f.f.text = text; return nil })
 }
 
-func (simulatedFile) close() error { return nil }
+// Close does nothing.
+func (file) Close() error { return nil }
 
-// begins makes a new owner the writer. It removes what its predecessors have not published.
-func (m *simulated) begins(token string) {
+// Take takes the lease of the folder.
+//
+// Errors: those of lease.Take.
+func (m *Machine) Take() (*lease.Lease, error) { return lease.TakeOn(m, LeaseFile, "the folder") }
+
+// LeaseFile is the name of the lease of a Share.
+const LeaseFile = "run.lock"
+
+// Product is the name of what Publishes moves into place. Its text is the token of the writer.
+const Product = "product"
+
+// Token identifies the process of the last lease of the machine.
+func (m *Machine) Token() string { return m.token }
+
+// Published lists the tokens of the writers of all publications.
+func (s *Share) Published() []string { return s.published }
+
+// Begins makes the owner of a lease the writer. It removes what its predecessors have not published.
+func (m *Machine) Begins() {
 	_ = m.operate(func() error {
-		m.began = append(m.began, token)
+		m.began = append(m.began, m.token)
 		clear(m.stages)
 		return nil
 	})
 }
 
-// publishes is one publication of an owner: it prepares a folder, and moves it into place within Guard.
+// Publishes is one publication of the writer: it prepares a folder, which takes some time, and moves it into place as Product within
+// Guard. A publication after another process has begun to write is a fault.
 //
 // Errors: those of Guard; os.ErrNotExist if the next owner has removed the folder.
-func (m *simulated) publishes(l *Lease) error {
-	token := l.me.Token
-	_ = m.operate(func() error { m.stages[token] = true; return nil })
-	m.sleep(m.draw(3*time.Second)+1, nil) // the work
+func (m *Machine) Publishes(l *lease.Lease) error {
+	_ = m.operate(func() error { m.stages[m.token] = true; return nil })
+	m.Sleep(m.Draw(3*time.Second)+1, nil) // the work
 	return l.Guard(func() error {
 		return m.operate(func() error {
-			if !m.guarded && !m.stages[token] {
+			if !m.Guarded && !m.stages[m.token] {
 				return os.ErrNotExist
 			}
-			if last := m.began[len(m.began)-1]; last != token {
-				m.faults = append(m.faults, fmt.Sprintf("%s publishes after %s has begun to write", token, last))
+			if last := m.began[len(m.began)-1]; last != m.token {
+				m.faults = append(m.faults, fmt.Sprintf("%s publishes after %s has begun to write", m.token, last))
 			}
-			delete(m.stages, token)
+			delete(m.stages, m.token)
+			m.files[Product] = &inode{[]byte(m.token)}
+			m.cache.Delete(Product)
+			m.published = append(m.published, m.token)
 			return nil
 		})
 	})
 }
 
-// works takes the lease and publishes, again and again, until a time.
-func (m *simulated) works(until time.Time) {
-	for time.Now().Before(until) {
-		m.sleep(m.draw(m.rest)+1, nil)
-		l, err := takeOn(m, "run.lock", "the folder")
-		if errors.Is(err, ErrHeld) {
-			continue
-		} else if err != nil {
-			m.fault("%s: take: %v", m.name, err)
-			return
-		}
-		m.begins(l.me.Token)
-		for range 1 + m.draw(20) {
-			if err = m.publishes(l); err != nil {
-				break
-			}
-		}
-		lost := errors.Is(err, ErrHeld) && l.taken.Load()
-		if err != nil && !errors.Is(err, ErrHeld) && !errors.Is(err, os.ErrNotExist) {
-			m.fault("%s: publish: %v", m.name, err)
-		}
-		if lost && m.guarded && len(m.pauses) == 0 {
-			m.fault("%s lost its lease, and was never suspended: %v", m.name, err)
-		}
-		if err := l.Release(); err != nil && !errors.Is(err, os.ErrNotExist) {
-			m.fault("%s: release: %v", m.name, err)
-		}
-	}
+// IsLost reports whether an error is that of a lease that another process has taken meanwhile.
+func IsLost(l *lease.Lease, err error) bool {
+	return errors.Is(err, lease.ErrHeld) && errors.Is(l.CheckHeld(), lease.ErrHeld)
 }
-
-// simulate runs two or three processes on machines of their own through a random schedule, and returns what went wrong.
-func simulate(t *testing.T, seed uint64) (faults []string, owners int) {
-	synctest.Test(t, func(t *testing.T) {
-		random := rand.New(rand.NewPCG(seed, 40))
-		s := &share{guarded: random.IntN(2) == 0, linked: true, random: rand.New(rand.NewPCG(seed, 41)), files: map[string]*inode{}, stages: map[string]bool{}}
-		if random.IntN(2) == 0 {
-			s.stale = time.Minute
-		}
-		s.rest = []time.Duration{10 * time.Second, 10 * time.Millisecond}[random.IntN(2)] // the latter: all at once
-		begin := time.Now()
-		const length = 3 * time.Minute
-		var all sync.WaitGroup
-		for i := range 2 + random.IntN(2) {
-			m := &simulated{share: s, name: string(rune('a' + i)), rate: 0.9 + random.Float64()/5, zero: time.Duration(random.Int64N(int64(1000 * time.Hour))), begin: begin}
-			for range random.IntN(4) { // none, to three
-				from := begin.Add(time.Duration(random.Int64N(int64(length))))
-				m.pauses = append(m.pauses, pause{from, from.Add(time.Duration(random.Int64N(int64(time.Minute))))})
-			}
-			if random.IntN(3) == 0 {
-				m.crash = begin.Add(time.Duration(random.Int64N(int64(length))))
-			}
-			all.Go(func() { m.works(begin.Add(length)) })
-		}
-		all.Wait()
-		// Whatever happened, the next process takes over in time, and finds nothing to do by hand.
-		last := &simulated{share: s, name: "z", rate: 1, begin: begin}
-		if l, err := takeOn(last, "run.lock", "the folder"); err != nil {
-			s.fault("the next process: %v", err)
-		} else {
-			last.begins(l.me.Token)
-			if err := errors.Join(last.publishes(l), l.Release()); err != nil {
-				s.fault("the next process: %v", err)
-			}
-		}
-		if s.files["run.lock"] != nil {
-			s.fault("a lease is left")
-		}
-		time.Sleep(2 * length) // heartbeats of processes that crashed while they were suspended
-		faults, owners = s.faults, len(s.began)
-	})
-	return faults, owners
-}
-
-// checkSimulations runs n schedules.
-func checkSimulations(t *testing.T, n int) {
-	first := rand.Uint64()
-	owners, begin := 0, time.Now()
-	for i := range uint64(n) {
-		faults, began := simulate(t, first+i)
-		owners += began
-		if len(faults) > 0 {
-			t.Fatalf("seed %d: %s", first+i, strings.Join(faults, "\n"))
-		}
-	}
-	t.Logf("%d schedules from seed %d with %d owners, %.0f a second", n, first, owners, float64(n)/time.Since(begin).Seconds())
-}
-
-// TestFault48Simulated: of two or three processes on machines of their own, at most one writes, whatever their clocks are,
-// however long they are suspended between any two operations, and whichever crash; on a shared folder with and without
-// locks, and one that shows old content for a minute. A process that was not suspended does not lose its lease.
-func TestFault48Simulated(t *testing.T) { checkSimulations(t, 300) }
