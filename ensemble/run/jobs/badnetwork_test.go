@@ -44,7 +44,7 @@ func trainThrough(t *testing.T, r rankTraining, network faultnet.Network) (codes
 			cmd := exec.CommandContext(ctx, os.Args[0])
 			cmd.Env = append(os.Environ(), jobVariable+"="+string(text), "GOMAXPROCS=1", "ENSEMBLE_RANKS=2", fmt.Sprintf("ENSEMBLE_RANK=%d", rank), "ENSEMBLE_COORDINATOR="+coordinator)
 			cmd.Stdout, cmd.Stderr = &outs[rank], &outs[rank]
-			_ = cmd.Run() // its exit code says how it ended
+			_ = cmd.Run() // its exit code is compared
 			codes[rank] = exit.Code(cmd.ProcessState.ExitCode())
 		})
 	}
