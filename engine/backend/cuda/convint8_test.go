@@ -252,7 +252,7 @@ func (c int8Case) operands(rng *rand.Rand, exact bool) (x [][]float64) {
 	return append(x, wide, bias)
 }
 
-// compareInt8 runs a case on a device with results of a type, codes with those scales, and gives the values of the
+// run runs a case on a device with results of a type, codes with those scales, and gives the values of the
 // reference too.
 func (c int8Case) run(t *testing.T, b *cuda.Backend, a op.Int8Conv, x [][]float64, d graph.DType) (kernel string, got, want []float64) {
 	t.Helper()
