@@ -6,6 +6,7 @@
 //
 //   - ScratchSetter: kernels share a scratch buffer of the caller,
 //   - Layouts: values can be stored in a second layout,
+//   - DirectInt8, Int8Chooser: how quantised convolutions run,
 //   - VariantLister: kernels have several variants to choose from,
 //   - Remote: the device has memory of its own,
 //   - Updater: parameters are updated in that memory,
@@ -239,6 +240,15 @@ type DirectInt8 interface {
 	// MultipliesDirectly reports whether an int8 convolution of such operands is direct. It depends on
 	// the processor, as the bits do.
 	MultipliesDirectly(attrs any, in []graph.Shape) bool
+}
+
+// Int8Chooser is implemented by backends on which only some convolutions with int8 scales
+// run in int8. On others all do whose fields are in the inner layout.
+type Int8Chooser interface {
+	// RunsInt8 reports whether an int8 convolution of such operands, with a result of shape
+	// out, runs in int8 instead of a dense one with fields stored as such. It is called
+	// outside of Do.
+	RunsInt8(attrs any, in []graph.Shape, out graph.Shape, stored graph.DType) bool
 }
 
 // Variant is one implementation of a kernel, or one way to divide its work. On

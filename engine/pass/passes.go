@@ -206,7 +206,7 @@ var Order = []struct{ Before, After, Reason string }{
 	{"merge-duplicates", "fuse", "a shared intermediate result must not be fused"},
 	{"fuse", "choose-layouts", "layouts of fused operations do not count"},
 	{"fuse", "quantise", "int8 values are stored after bias and ReLU"},
-	{"choose-layouts", "quantise", "int8 kernels work on blocked fields"},
+	{"choose-layouts", "quantise", "int8 kernels work on fields in the inner layout"},
 	{"quantise", "choose-precision", "int8 values are not stored as another type"},
 	{"quantise", "remove-dead", "the replaced float operations remain as dead nodes"},
 	{"choose-layouts", "choose-precision", "other types have kernels for blocked values only"},

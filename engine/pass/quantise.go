@@ -36,7 +36,7 @@ func quantise(u *Unit) error {
 		return err
 	}
 	for _, id := range z.int8Values {
-		if g.Nodes[id].Layout == graph.Blocked {
+		if g.Nodes[id].Layout != graph.Plain {
 			g.Nodes[id].DType = graph.UInt8
 		}
 	}
@@ -125,8 +125,8 @@ func (z *quantiser) find(u *Unit) error {
 		}
 		used[filter.Name] = true
 		parts := n.In[:len(n.In)-2]
-		if u.Layouts != nil && (n.Layout != graph.Blocked || slices.ContainsFunc(parts, func(id int) bool { return z.g.Nodes[id].Layout != graph.Blocked })) {
-			continue // int8 kernels work on blocked fields only
+		if u.Layouts != nil && slices.ContainsFunc(append(parts[:len(parts):len(parts)], n.ID), func(id int) bool { return z.g.Nodes[id].Layout != u.Layouts.InnerLayout() }) {
+			continue // int8 kernels work on fields in the inner layout only
 		}
 		// A copy, since the scales of the result depend on the readers in this
 		// graph.
@@ -136,6 +136,9 @@ func (z *quantiser) find(u *Unit) error {
 		if _, err := op.Find("conv3d_int8").Shape(z.g.InShapes(n), op.Int8Conv{FusedConv: a, Scales: &own}); err != nil {
 			return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("the int8 scales of %s do not fit its convolution", filter.Name), At: n.At, Why: err.Error(),
 				Fix: "quantise the model again, or predict on the number of levels that it was quantised for", Err: err}
+		}
+		if chooser, ok := u.Layouts.(backend.Int8Chooser); ok && !chooser.RunsInt8(op.Int8Conv{FusedConv: a, Scales: &own, Direct: true}, z.g.InShapes(n), n.Shape, u.Precision) {
+			continue
 		}
 		z.scales[n.ID] = &own
 	}

@@ -31,7 +31,7 @@ var Needs = []struct {
 	Reason       string
 }{
 	{"fuse", "int8 convolutions", quantises, "int8 values are stored after bias and ReLU"},
-	{"choose-layouts", "int8 convolutions", quantises, "int8 kernels work on blocked fields"},
+	{"choose-layouts", "int8 convolutions", quantises, "int8 kernels work on fields in the inner layout"},
 	{"choose-layouts", "16-bit precision", func(o *Options) bool { return o.Precision != graph.Float32 }, "other types have kernels for blocked values only"},
 	{"choose-workspaces", "a workspace limit", func(o *Options) bool { return o.Workspace > 0 }, "it chooses the kernels that stay within the limit"},
 	{"choose-workspaces", "a memory limit", func(o *Options) bool { return o.MemoryLimit > 0 }, "it chooses the kernels that stay within the limit"},

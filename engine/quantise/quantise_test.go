@@ -11,7 +11,9 @@ import (
 	"testing"
 
 	"github.com/ensemble-weather/ensemble/engine"
+	"github.com/ensemble-weather/ensemble/engine/backend"
 	"github.com/ensemble-weather/ensemble/engine/backend/cpu"
+	"github.com/ensemble-weather/ensemble/engine/backend/cuda/emulated"
 	"github.com/ensemble-weather/ensemble/engine/graph"
 	"github.com/ensemble-weather/ensemble/engine/op"
 	"github.com/ensemble-weather/ensemble/engine/quantise"
@@ -252,6 +254,56 @@ func TestQuantisedNetworkSkipsZeroBlocks(t *testing.T) {
 		if !slices.Equal(got, want) {
 			t.Errorf("other bits than by dense kernels; sparse kernels %d", sparse)
 		}
+	}
+}
+
+// TestQuantisedNetworkOnGPU: on a GPU, convolutions with few blocks run in int8 and read codes, also through pooling and
+// upsampling; the others stay in float. The prediction is that of the float network up to rounding.
+func TestQuantisedNetworkOnGPU(t *testing.T) {
+	before := engine.Backends
+	t.Cleanup(func() { engine.Backends = before })
+	engine.Backends = append(before[:len(before):len(before)], engine.Backend{Name: "emulated", Open: func(engine.Options) (backend.Backend, error) { return emulated.OpenLazy(1 << 28) }})
+	g := network(t)
+	scales := calibrated(t, g, quantise.Options{})
+	// Filters of 32×32, 48×32, 32×80 and 32×52 channels: a quarter, 2 of 6 and 3 of 10 of the blocks, and 2 of 8.
+	kept := map[string]op.BlockMask{"second.weight": "01" + "00", "third.weight": "10" + "01" + "00", "up.weight": "10010" + "00100", "join.weight": "1000" + "0010"}
+	predict := func(device string, scales map[string]*op.Int8Scales) (*engine.Plan, []float32) {
+		store := engine.NewStore()
+		p := compiled(t, g, engine.Options{Mode: engine.Infer, Reuse: engine.Reuse{Store: store}, Device: engine.Device{Backend: device}, Numerics: engine.Numerics{BlockMasks: kept, Int8: scales}})
+		for name, k := range kept {
+			w, shape, _ := store.Get(name)
+			k.Clear(w, shape)
+		}
+		fill(p.Input("x"), 7)
+		if err := p.Run(context.Background(), 0); err != nil {
+			t.Fatal(err)
+		}
+		return p, p.Output("y")
+	}
+	_, want := predict("ref", nil)
+	p, got := predict("emulated", scales)
+	sparse, codes := 0, 0
+	for _, m := range p.Movement(engine.Peaks{}) {
+		sparse += strings.Count(m.Kernel, "conv int8 sparse")
+	}
+	for _, n := range p.Graph().Nodes {
+		if n.DType == graph.UInt8 {
+			codes++
+		}
+	}
+	if sparse != 3 {
+		t.Errorf("%d convolutions run in int8, want 3: third has more than 0.3 of its blocks", sparse)
+	}
+	// What first makes, the two fields that up reads, up, its upsampling, and the input.
+	if codes != 6 {
+		t.Errorf("%d values are codes, want 6", codes)
+	}
+	var d, n float64
+	for i := range want {
+		d, n = d+float64(got[i]-want[i])*float64(got[i]-want[i]), n+float64(want[i])*float64(want[i])
+	}
+	if e := math.Sqrt(d / n); e == 0 || e > 0.05 {
+		t.Errorf("relative error %.4f", e)
 	}
 }
 

@@ -90,3 +90,11 @@ func TestDevicePieces(t *testing.T) {
 		}
 	}
 }
+
+func TestDeviceSparseInt8(t *testing.T) {
+	b := realGPU(t)
+	if a := b.Device().Properties().Architecture; a < 80 {
+		t.Skipf("skipped: compute capability %d/10 does not multiply tiles of 16×32 bytes", a)
+	}
+	sparseInt8Convs(t, b)
+}

@@ -42,6 +42,14 @@ KERNEL tf32_product(const uint32_t *a, const uint32_t *b, float *c) {
 	products(of_tf32(), fc, fa, fb);
 	for (int i = 0; i < 4; i++) c[threadIdx.x * 4 + i] = fc[0][0][i];
 }
+KERNEL u8_product(const uint32_t *a, const uint32_t *b, int32_t *c) {
+	uint32_t fa[4], fb[1][2];
+	int32_t fc[1][4];
+	for (int i = 0; i < 4; i++) fa[i] = a[threadIdx.x * 4 + i], fc[0][i] = c[threadIdx.x * 4 + i];
+	for (int i = 0; i < 2; i++) fb[0][i] = b[threadIdx.x * 2 + i];
+	integer_products(fc, fa, fb);
+	for (int i = 0; i < 4; i++) c[threadIdx.x * 4 + i] = fc[0][i];
+}
 KERNEL bf16_sparse0(SPARSE_OPERANDS) { sparse_product<0>(of_bf16(), SPARSE_REGISTERS); }
 KERNEL bf16_sparse1(SPARSE_OPERANDS) { sparse_product<1>(of_bf16(), SPARSE_REGISTERS); }
 KERNEL f16_sparse0(SPARSE_OPERANDS) { sparse_product<0>(of_f16(), SPARSE_REGISTERS); }
@@ -175,6 +183,58 @@ func TestWarpProducts(t *testing.T) {
 				if got := float64(math.Float32frombits(c[lane*4+i])); math.Abs(got-want) > 1e-5 {
 					t.Errorf("%s: row %d, column %d is %v, want %v", k.kernel, row, column, got, want)
 				}
+			}
+		}
+	}
+}
+
+// TestIntegerProducts puts matrices into registers as the PTX ISA draws them ("Matrix Fragments for mma.m16n8k32",
+// with .u8 and .s8) and compares with the product, exactly, with both ends of both ranges.
+func TestIntegerProducts(t *testing.T) {
+	value := func(n, i, j int) int {
+		v := int(rng.Bits(uint64(21+n), uint64(i*64+j)) % 256)
+		if (i+j)%5 == 0 {
+			v = v % 2 * 255
+		}
+		return []int{v - 128, v}[n] // A is signed
+	}
+	a, b, c := make([]uint32, 128), make([]uint32, 64), make([]uint32, 128)
+	for lane := range 32 {
+		group, in := lane>>2, lane%4
+		for i := range 16 { // ai: row = groupID, or + 8 for i from 4 to 7 and from 12 on; column = threadID·4 + (i & 3), + 16 for i from 8 on
+			row, column := group, in*4+i&3
+			if i >= 4 && i < 8 || i >= 12 {
+				row += 8
+			}
+			if i >= 8 {
+				column += 16
+			}
+			a[lane*4+i/4] |= uint32(uint8(value(0, row, column))) << (8 * (i & 3))
+		}
+		for i := range 8 { // bi: row = threadID·4 + (i & 3), + 16 for i from 4 on; column = groupID
+			row := in*4 + i&3
+			if i >= 4 {
+				row += 16
+			}
+			b[lane*2+i/4] |= uint32(value(1, row, group)) << (8 * (i & 3))
+		}
+		for i := range 4 { // ci: row = groupID, + 8 for i from 2 on; column = threadID·2 + (i & 1)
+			c[lane*4+i] = uint32(1000*lane - 7*i)
+		}
+	}
+	warp(t, "u8_product", a, b, c)
+	for lane := range 32 {
+		for i := range 4 {
+			row, column := lane/4, lane%4*2+i&1
+			if i >= 2 {
+				row += 8
+			}
+			want := 1000*lane - 7*i
+			for k := range 32 {
+				want += value(0, row, k) * value(1, k, column)
+			}
+			if got := int(int32(c[lane*4+i])); got != want {
+				t.Errorf("row %d, column %d is %d, want %d", row, column, got, want)
 			}
 		}
 	}

@@ -75,9 +75,13 @@ var table = map[string][]prepare{
 	"conv3d_fused_grad_data":   {convData},
 	"conv3d_grad_filter":       {filterGradient},
 	"conv3d_fused_grad_filter": {filterGradient},
-	"local_conv":               {localForward},
-	"local_conv_grad_data":     {localData},
-	"local_conv_grad_filter":   {localFilter},
+	// convint8.go
+	"conv3d_int8":            {convInt8},
+	"quantise":               {quantise},
+	"upsample_int8":          {upsampleInt8},
+	"local_conv":             {localForward},
+	"local_conv_grad_data":   {localData},
+	"local_conv_grad_filter": {localFilter},
 }
 
 // channelsLastRules lists the operations that support fields with channels last, with

@@ -22,6 +22,7 @@ var variantRules = map[string]func(b *Backend, q backend.Request) (own []variant
 	"conv3d_fused_grad_data":   dataVariants,
 	"conv3d_grad_filter":       filterVariants,
 	"conv3d_fused_grad_filter": filterVariants,
+	"conv3d_int8":              int8Variants,
 }
 
 // Variants lists the variants of a convolution, those of the library also in pieces,

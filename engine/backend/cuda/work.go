@@ -162,6 +162,8 @@ func stored(t backend.Tensor) string {
 		return "bf16"
 	case graph.Float16:
 		return "f16"
+	case graph.UInt8:
+		return "u8"
 	}
 	return "float"
 }

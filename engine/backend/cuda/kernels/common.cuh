@@ -29,6 +29,12 @@ struct f16 {
 	uint16_t bits;
 };
 
+// u8 is a quantised value: a whole number from 0 to 255.
+struct u8 {
+	uint8_t bits;
+};
+
+DEVICE float value_of(u8 x) { return x.bits; }
 DEVICE float value_of(bf16 x) { return __uint_as_float(static_cast<uint32_t>(x.bits) << 16); }
 DEVICE float value_of(f16 x) {
 #ifndef EMULATED
@@ -81,6 +87,8 @@ DEVICE f16 f16_of(float x) {
 DEVICE void store(float *p, float x) { *p = x; }
 DEVICE void store(bf16 *p, float x) { *p = bf16_of(x); }
 DEVICE void store(f16 *p, float x) { *p = f16_of(x); }
+// Ties are rounded up, as interpolation wants them; values out of range are clamped.
+DEVICE void store(u8 *p, float x) { p->bits = static_cast<uint8_t>(x >= 255 ? 255 : x > 0 ? static_cast<int32_t>(x + 0.5f) : 0); }
 
 // Two neighbours of 16 bits in a word, the first in its lower half.
 DEVICE uint16_t low_of(uint32_t w) { return static_cast<uint16_t>(w); }

@@ -213,6 +213,12 @@ func convVariants() []device.Program {
 	for _, stored := range []string{"float", "bf16", "f16"} {
 		all = append(all, ConvLibrary(stored, false), ConvLibrary(stored, true))
 	}
+	all = append(all, ConvInt8Pack(Int8Form))
+	for _, stored := range []string{"u8", "float", "bf16", "f16"} {
+		for _, points := range Int8Points {
+			all = append(all, ConvInt8(points, stored))
+		}
+	}
 	for _, stored := range []string{"bf16", "f16"} {
 		all = append(all, ConvPack(stored, TwoFour, false))
 		for _, t := range ConvTilesOf(TwoFour) {

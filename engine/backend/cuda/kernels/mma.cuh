@@ -188,6 +188,46 @@ template <class KIND, int I, int J> DEVICE void products(KIND kind, float (&c)[I
 #endif
 }
 
+// Products of integers are sums in int32 of signed A and unsigned B, exact as long as they stay below 2³¹
+// ("Matrix Fragments for mma.m16n8k32", PTX ISA; compute capability 8.0 and later). Lane l, with g = l/4
+// and t = l%4, holds
+//
+//	A[g + 8(i%2)][4t + 16(i/2) + {0 1 2 3}] in a[i],   B[4t + 16i + {0 1 2 3}][g] in b[i]
+#ifndef EMULATED
+DEVICE void integer_product(int32_t c[4], const uint32_t a[4], const uint32_t b[2]) {
+#if __CUDA_ARCH__ >= 800
+	asm volatile("mma.sync.aligned.m16n8k32.row.col.s32.s8.u8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+		: "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3]) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+#endif
+}
+#endif
+
+// integer_products is c[j] += a·b[j].
+template <int J> DEVICE void integer_products(int32_t (&c)[J][4], const uint32_t (&a)[4], const uint32_t (&b)[J][2]) {
+#ifndef EMULATED
+#pragma unroll
+	for (int j = 0; j < J; j++)
+		integer_product(c[j], a, b[j]);
+#else
+	struct shown {
+		int8_t a[16][32];
+		uint8_t b[J][8][32];
+	};
+	shown *s = emulated::warp_memory<shown>();
+	int g = emulated_lane() / 4, t = emulated_lane() % 4;
+	for (int i = 0; i < 4; i++)
+		memcpy(&s->a[g + 8 * (i % 2)][4 * t + 16 * (i / 2)], &a[i], 4);
+	for (int j = 0; j < J; j++)
+		for (int i = 0; i < 2; i++)
+			memcpy(&s->b[j][g][4 * t + 16 * i], &b[j][i], 4);
+	emulated::warp_barrier();
+	for (int j = 0; j < J; j++)
+		for (int v = 0; v < 4; v++)
+			for (int k = 0; k < 32; k++)
+				c[j][v] += s->a[g + 8 * (v / 2)][k] * s->b[j][2 * t + v % 2][k];
+#endif
+}
+
 // Sparse products are c += a·b with the 2:4 pattern in A: of four values side by side in a row of A at
 // least two are zero, and the others are in a, with their places in the metadata ("mma.sp", PTX ISA,
 // "Matrix multiply-accumulate operation using mma.sp instruction with sparse matrix A"; compute

@@ -24,6 +24,7 @@ var choices = map[string][][]string{
 	"sets.cu":      {{"SIZE=2", "SIZE=128", "SIZE=16"}}, // any power of two
 	"softmax.cu":   {},
 	"sums.cu":      {{"T=float", "T=bf16", "T=f16"}},
+	"windows.cu":   {{"T=u8", "T=float", "T=bf16", "T=f16"}, {"", "LAST=1"}},
 }
 
 // fieldChoices are fields of any storage type, plain or with channels last.
