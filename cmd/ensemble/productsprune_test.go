@@ -94,9 +94,10 @@ func TestServeForgetsPruned(t *testing.T) {
 	arrive := func(init time.Time) {
 		t.Helper()
 		m.put("in/"+name(init)+".grib2", join(cycle(init)...))
-		m.tick(now)
-		now = now.Add(monthStep)
-		m.tick(now)
+		for range 2 {
+			now = now.Add(monthStep)
+			m.tick(now)
+		}
 		m.await(init, "issued", "")
 	}
 	arrive(lastDay)
@@ -105,7 +106,7 @@ func TestServeForgetsPruned(t *testing.T) {
 	if _, err := retention.Prune(retention.Options{Out: out, KeepLast: 1, Remove: true, Now: now}); err != nil {
 		t.Fatal(err)
 	}
-	m.tick(now)
+	m.tick(now.Add(monthStep))
 	m.await(lastDay, "skipped", "pruned")
 	for _, c := range []struct{ days, left int }{{29, 1}, {31, 0}} {
 		now = lastDay.Add(20*time.Hour).AddDate(0, 0, c.days)

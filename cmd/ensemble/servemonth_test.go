@@ -584,7 +584,7 @@ func TestServeUnreadableInput(t *testing.T) {
 	m.put("in/next.grib2", join(without(cycle(next), func(x testgrib.Message) bool { return x.Member > 2 })...))
 	m.tick(now)
 	tick(monthStep)
-	m.await(next, "waiting", "member 3")
+	m.await(next, "waiting", "3 members are complete")
 	failures := regexp.MustCompile(`ensemble_init_failures_total\{code="66"\} \d+`).FindString(m.get("/metrics"))
 
 	_, restore := faultfs.Use(faultfs.Fault{N: 1, Times: -1, Err: unix.EIO, At: func(op faultfs.Operation) bool { return strings.HasPrefix(op.Path, filepath.Join(m.dir, "in")) }})
