@@ -2,7 +2,6 @@ package fio
 
 import (
 	"bytes"
-	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -10,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/ensemble-weather/ensemble/internal/exit"
@@ -63,19 +63,22 @@ func List(key string, patterns []string) (files []string, ignored []IgnoredFile,
 // format, and files that begin as one. ignored lists everything else: hidden and
 // partly copied files, indexes, markers, texts, directories.
 //
-// Errors: exit 66 if a pattern matches no file, together with the files of the
-// other patterns; 64 for an invalid pattern; 66 or 74 for a directory that cannot
-// be read.
+// Errors: 64 for an invalid pattern; together with the files of the other patterns
+// 66 if a pattern matches no file, and 66 (without permission, fs.ErrPermission) or
+// 74 if a file or directory cannot be read, which comes before a missing one.
 func (l *Listing) List(key string, patterns []string) (files []string, ignored []IgnoredFile, err error) {
 	l.seen = map[string]bool{}
 	listed := map[string]bool{}
 	for _, p := range patterns {
 		found, more, perr := l.expand(key, p)
 		var e *exit.Error
-		if perr != nil && (!errors.As(perr, &e) || e.Code != exit.NotYet) {
+		switch {
+		case perr == nil:
+		case !errors.As(perr, &e) || e.Code == exit.Usage:
 			return nil, nil, perr
+		case err == nil || IsUnreadable(perr) && !IsUnreadable(err):
+			err = perr
 		}
-		err = cmp.Or(err, perr)
 		ignored = append(ignored, more...)
 		for _, f := range found {
 			if !listed[f] {
@@ -142,8 +145,11 @@ func (l *Listing) expand(key, pattern string) (files []string, ignored []Ignored
 	named := []string{pattern}
 	_, serr := filesystem.Lstat(pattern)
 	isPattern := serr != nil && HasMeta(pattern)
-	if serr != nil && !isPattern {
+	switch {
+	case serr != nil && !isPattern && isAbsent(serr):
 		return nil, nil, absent("given by " + key)
+	case serr != nil && !isPattern:
+		return nil, nil, unreadable(pattern, serr)
 	}
 	if isPattern {
 		if named, err = filepath.Glob(pattern); err != nil {
@@ -176,13 +182,27 @@ func (l *Listing) expand(key, pattern string) (files []string, ignored []Ignored
 	}
 	why := "given by " + key
 	if d := patternRoot(pattern); d != "" {
-		if f, err := filesystem.Open(d); err != nil {
-			why += ", and its directory cannot be opened: " + err.Error()
-		} else {
+		f, err := filesystem.Open(d)
+		switch {
+		case err == nil:
 			f.Close()
+		case isAbsent(err):
+			why += ", and its directory cannot be opened: " + err.Error()
+		default:
+			return nil, nil, unreadableFolder(d, err) // filepath.Glob ignores it
 		}
 	}
 	return nil, nil, absent(why)
+}
+
+// isAbsent reports whether an error of the file system shows that a path does not exist. Any other error leaves that open.
+func isAbsent(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) || errors.Is(err, syscall.ENAMETOOLONG)
+}
+
+// IsUnreadable reports whether an error of Listing.List is that of input that exists, or may exist, and cannot be read.
+func IsUnreadable(err error) bool {
+	return exit.CodeOf(err) == exit.IO || errors.Is(err, fs.ErrPermission)
 }
 
 // reasonFolder is the reason for ignoring a directory in a directory.

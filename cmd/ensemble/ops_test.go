@@ -33,6 +33,7 @@ type site struct {
 	due                              time.Time // when the suite may begin with the last initialisation; zero: at once
 	env                              []string
 	daemons                          []*printed
+	beforeLate                       func() // called before late input comes; nil: none
 }
 
 // printed collects the output of a process.
@@ -429,8 +430,9 @@ func TestStep(t *testing.T) {
 	ends("predict", 10, "degraded "+name(x), "")
 	ends("deliver", 0, "", "degraded", "DELIVER="+script(`[ -e "$0.second" ] || { touch "$0.second"; exit 65; }; exec "$OPS/deliver.sh" "$1"`))
 	ends("amend", 0, "", "")
+	ends("amend", 12, "", "", "AMEND_DEADLINE=+10m", "AMEND_WAIT=1")
 	s.deliver(x, 3, s.content(x, 3))
-	ends("amend", 0, "", "ok")
+	ends("amend", 0, "", "ok", "AMEND_DEADLINE=+10m", "AMEND_WAIT=5")
 	ends("amend", 0, "", "")
 	ends("predict", 0, "", "")
 	if status, _ := s.product(x); status != "ok" {

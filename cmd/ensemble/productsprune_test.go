@@ -9,7 +9,9 @@ import (
 	"slices"
 	"syscall"
 	"testing"
+	"time"
 
+	"github.com/ensemble-weather/ensemble/ensemble/retention"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
@@ -83,4 +85,34 @@ func TestProductsPrune(t *testing.T) {
 	f.expect(exit.OK, nil, "predict", "--run-dir", f.run, "--input", in, "--init", name(lastDay), "--out", out, "--threads", "1", "--progress", "none")
 	s.awaitInit(lastDay, "issued", "")
 	s.stop(syscall.SIGTERM)
+}
+
+// TestServeForgetsPruned: a service removes an initialisation that was pruned a month ago from the list.
+func TestServeForgetsPruned(t *testing.T) {
+	now := lastDay.Add(20 * time.Hour)
+	m := startMonth(t, &monthPlan{begin: now, inits: []time.Time{lastDay}})
+	arrive := func(init time.Time) {
+		t.Helper()
+		m.put("in/"+name(init)+".grib2", join(cycle(init)...))
+		for range 2 {
+			now = now.Add(monthStep)
+			m.tick(now)
+		}
+		m.await(init, "issued", "")
+	}
+	arrive(lastDay)
+	arrive(lastDay.Add(12 * time.Hour))
+	out := filepath.Join(m.dir, "out")
+	if _, err := retention.Prune(retention.Options{Out: out, KeepLast: 1, Remove: true, Now: now}); err != nil {
+		t.Fatal(err)
+	}
+	m.tick(now.Add(monthStep))
+	m.await(lastDay, "skipped", "pruned")
+	for _, c := range []struct{ days, left int }{{29, 1}, {31, 0}} {
+		now = lastDay.Add(20*time.Hour).AddDate(0, 0, c.days)
+		arrive(lastDay.Add(12*time.Hour).AddDate(0, 0, c.days))
+		if left, err := retention.ReadPruned(out); err != nil || len(left) != c.left {
+			t.Errorf("after %d days: %v, %v, want %d", c.days, left, err, c.left)
+		}
+	}
 }

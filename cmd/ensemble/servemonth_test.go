@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -21,6 +22,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/run/predict"
 	"github.com/ensemble-weather/ensemble/ensemble/serve"
 	"github.com/ensemble-weather/ensemble/internal/backoff"
+	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/faultfs"
 	"github.com/ensemble-weather/ensemble/internal/testdecoder"
 	"github.com/ensemble-weather/ensemble/internal/testgrib"
@@ -558,6 +560,53 @@ func (m *month) checkEnd() {
 	if left, _ := filepath.Glob(filepath.Join(m.dir, "out", ".*partial*")); left != nil {
 		m.Errorf("left: %q", left)
 	}
+}
+
+// TestServeUnreadableInput: while the folder of the input cannot be read, initialisations keep their states and decisions, late ones
+// name the disk, and nothing is attempted. What is due is issued at the first scan after it.
+func TestServeUnreadableInput(t *testing.T) {
+	next := lastDay.Add(12 * time.Hour)
+	now := next
+	m := startMonth(t, &monthPlan{begin: now, inits: []time.Time{lastDay}})
+	tick := func(d time.Duration) {
+		now = now.Add(d)
+		m.tick(now)
+	}
+	m.put("in/fc.grib2", join(without(cycle(lastDay), func(x testgrib.Message) bool { return x.Member > 0 })...))
+	tick(monthStep)
+	tick(monthStep)
+	m.await(lastDay, "failed", "1 members are complete")
+	m.decide(exit.OK, "acknowledge "+name(lastDay), "acknowledge", lastDay)
+	tick(monthStep)
+	acknowledged := []string{`ensemble_unacknowledged_inits{state="failed"} 0`, `ensemble_unacknowledged_inits{state="late"} 0`}
+	m.awaitMetrics(acknowledged...)
+	now = next.Add(4 * time.Hour)
+	m.put("in/next.grib2", join(without(cycle(next), func(x testgrib.Message) bool { return x.Member > 2 })...))
+	m.tick(now)
+	tick(monthStep)
+	m.await(next, "waiting", "3 members are complete")
+	failures := regexp.MustCompile(`ensemble_init_failures_total\{code="66"\} \d+`).FindString(m.get("/metrics"))
+
+	_, restore := faultfs.Use(faultfs.Fault{N: 1, Times: -1, Err: unix.EIO, At: func(op faultfs.Operation) bool { return strings.HasPrefix(op.Path, filepath.Join(m.dir, "in")) }})
+	defer restore()
+	tick(monthStep)
+	m.await(next, "waiting", "input/output error")
+	m.await(lastDay, "failed", "1 members are complete")
+	m.awaitMetrics(acknowledged...)
+	now = next.Add(monthExpected)
+	tick(monthStep)
+	m.await(next, "late", "input/output error")
+	m.decide(exit.OK, "acknowledge "+name(next), "acknowledge", next)
+	tick(monthStep)
+	m.awaitMetrics(append(acknowledged, failures)...)
+	if n := strings.Count(m.log.String(), "cannot scan the input"); n != 1 {
+		t.Errorf("%d messages on the input, want 1", n)
+	}
+	restore()
+	tick(monthStep)
+	m.await(next, "degraded", "3 of 4 members are complete")
+	m.await(lastDay, "failed", "1 members are complete")
+	m.awaitMetrics(acknowledged...)
 }
 
 // TestServeArriving: a file that is still being written after the deadline makes its initialisation late, not failed.

@@ -17,6 +17,7 @@ type modelInit struct {
 	issues       []string
 	input        string // of the last attempt
 	failed       bool
+	fault        string    // of the last failure: of the disk or the decoding program, or "refused"
 	attempts     int       // failed ones of this input
 	next         time.Time // of the next attempt after a failure; zero: none until the input changes
 	since        time.Time // of its failed or degraded state
@@ -143,37 +144,39 @@ func (m *monthModel) step(now time.Time) {
 	}
 }
 
-// attempt issues an initialisation if that is due.
+// attempt issues an initialisation if that is due. Without a folder of input nothing is attempted.
 func (m *monthModel) attempt(i *modelInit, now time.Time) {
+	o := m.plan.outageAt(now)
+	if o != nil && o.what == "broken" {
+		return
+	}
 	in := m.inputOf(i, now)
 	if len(in) == 0 {
-		i.failed, i.input = false, ""
+		i.failed, i.fault, i.input = false, "", ""
 		return
 	}
 	status := statusOf(in)
 	if status != manifest.OK && now.Before(i.init.Add(monthDeadline)) {
 		return
 	}
+	before := i.input + i.fault
 	if input := fmt.Sprint(in); input != i.input {
 		i.input, i.attempts = input, 0
 	} else if !i.failed || i.next.IsZero() || now.Before(i.next) {
 		return
 	}
-	was := i.failed
-	o := m.plan.outageAt(now)
 	i.next = time.Time{}
 	switch {
 	case o != nil && o.what != "killed":
 		i.attempts++
-		i.failed, i.next = true, now.Add(backoff.Delay(time.Minute, time.Hour, i.attempts))
+		i.failed, i.fault, i.next = true, o.what, now.Add(backoff.Delay(time.Minute, time.Hour, i.attempts))
 	case status == "":
-		i.failed = true
+		i.failed, i.fault = true, "refused"
 	default:
-		i.failed, i.products, i.acknowledged = false, status, false
+		i.failed, i.fault, i.products = false, "", status
 		i.issues = append(i.issues, i.products)
-		i.since = now
 	}
-	if i.failed && !was {
+	if !i.failed || i.input+i.fault != before { // another failure is not acknowledged
 		i.since, i.acknowledged = now, false
 	}
 }

@@ -138,6 +138,9 @@ func (s *site) suffer(fates []fate, start func(*site) (end func(), again func(ti
 	for _, x := range s.of(fates, fateLateMember, fateLateInput) {
 		s.until("the alarm of "+name(x), func() bool { return s.alarmed("late "+name(x)) || s.delivered()[name(x)] != nil })
 	}
+	if s.beforeLate != nil {
+		s.beforeLate()
+	}
 	s.deliverAll(s.of(fates, fateLateMember, fateLateInput))
 	end()
 	s.compare(fates, want)
@@ -232,8 +235,8 @@ func TestSuiteTimes(t *testing.T) {
 		{"ecflow/init.def", "edit TIME_LIMIT 1h\n", "`predict` after 5 h, `deliver` 1 h, `amend` 16 h |"},
 		{"ecflow/init.def", "edit TIME_LIMIT 16h", "`predict` after 5 h, `deliver` 1 h, `amend` 16 h |"},
 		{"slurm/submit.sh", "${DUE:=10800}", "`DUE` (10800 s)"},
-		{"slurm/predict.sbatch", "#SBATCH --time=05:00:00\n", "| `predict` and `deliver` after 5 h, `amend` 16 h; then requeued |"},
-		{"slurm/predict.sbatch", "--time=16:00:00", "| `predict` and `deliver` after 5 h, `amend` 16 h; then requeued |"},
+		{"slurm/predict.sbatch", "#SBATCH --time=05:00:00\n", "| each job after 5 h; then requeued |"},
+		{"slurm/predict.sbatch", "${AMEND_WAIT:-60}", "looks for a minute every `AMEND_EVERY`"},
 		{"slurm/predict.sbatch", "--signal=B:TERM@120\n", "Two minutes before the time limit jobs are stopped (`--signal=B:TERM@120`)"},
 		{"slurm/train.sbatch", "--signal=USR1@300\n", "five minutes before it (`USR1@300`)"},
 	} {
@@ -433,7 +436,13 @@ func (s *site) slurm() (end func(), again func(time.Time)) {
 		s.run("sh", "-c", "cd "+home+" && "+env+" "+filepath.Join(s.ops, "slurm", "submit.sh")+" "+first+" "+last)
 	}
 	last := s.inits[len(s.inits)-1]
+	s.env = append(s.env, "AMEND_EVERY=6", "AMEND_WAIT=1")
 	submit(fmt.Sprintf("DUE=%d", int(max(0, s.due.Sub(last)).Seconds())), s.inits[0].Format("20060102"), last.Format("20060102"))
+	s.beforeLate = func() {
+		s.until("an amend that waits without a CPU", func() bool {
+			return regexp.MustCompile(`amend-\d+ BeginTime`).MatchString(s.run("squeue", "-h", "-t", "PENDING", "-o", "%j %r"))
+		})
+	}
 	return s.slurmEnd, func(x time.Time) { submit("CYCLES="+x.Format("15"), x.Format("20060102"), "") }
 }
 

@@ -4,7 +4,8 @@
 #   predict   waits for the input until DEADLINE, then publishes what the policy of predict.yaml allows
 #   deliver   passes the products on
 #   amend     until AMEND_DEADLINE, publishes and delivers products of more input, when it is complete
-#             and every AMEND_EVERY seconds
+#             and every AMEND_EVERY seconds; with a shorter AMEND_WAIT it waits for that many seconds,
+#             once, and the suite runs it again after AMEND_EVERY
 #
 # From the environment: OPS (this folder) and SITE (site.sh). Errors that may pass are tried
 # again here. Exit codes for the suite:
@@ -12,6 +13,7 @@
 #   0    done
 #   10   predict: published, degraded; amend may complete it
 #   11   predict: not published, its input is missing or refused; amend may make it
+#   12   amend, with AMEND_WAIT: more input may come
 #   75   stopped by a signal
 #   1    failed
 #
@@ -100,7 +102,8 @@ predict)
   ;;
 deliver) attempt deliver ;;
 amend)
-  export ENSEMBLE_MEMBERS_DEADLINE=$AMEND_DEADLINE ENSEMBLE_MEMBERS_WAIT=${AMEND_EVERY}s
+  : "${AMEND_WAIT:=$AMEND_EVERY}"
+  export ENSEMBLE_MEMBERS_DEADLINE=$AMEND_DEADLINE ENSEMBLE_MEMBERS_WAIT=${AMEND_WAIT}s
   begin=$SECONDS again=''
   while attempt predict; do
     if [ $code -eq 0 ]; then
@@ -108,10 +111,12 @@ amend)
       if [[ $answer == *'"existing":0'* ]]; then run handover; fi
       [ $code -eq 0 ] && answer=$published degraded || exit $code
     fi
-    if [ $((SECONDS - begin)) -lt "$AMEND_EVERY" ]; then # it is the deadline, or files changed while they were read
+    if [ $((SECONDS - begin)) -lt "$AMEND_WAIT" ]; then # it is the deadline, or files changed while they were read
       [ $code -ne 0 ] && [ -z "$again" ] || break
       again=yes
       run pause
+    elif [ "$AMEND_WAIT" -lt "$AMEND_EVERY" ]; then
+      exit 12
     fi
     begin=$SECONDS
   done

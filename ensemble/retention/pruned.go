@@ -11,6 +11,7 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/filesystem"
 	"github.com/ensemble-weather/ensemble/internal/jsonfile"
+	"github.com/ensemble-weather/ensemble/internal/lease"
 	"github.com/ensemble-weather/ensemble/io/product"
 )
 
@@ -45,6 +46,30 @@ func ReadPruned(out string) (map[string]time.Time, error) {
 		return nil, &exit.Error{Code: exit.BadData, What: "not a list of pruned initialisations", At: path, Why: err.Error(), Fix: "remove it; a service then makes pruned initialisations again whose input exists", Err: err}
 	}
 	return p.Inits, nil
+}
+
+// Forget removes initialisations from the list of pruned ones: a service makes them if their input comes.
+//
+// Errors: lease.ErrHeld while another process prunes the directory; those of ReadPruned; exit 73 and 74 of writing.
+func Forget(out string, names []string) (err error) {
+	lock, err := lock(out)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, lock.Release()) }()
+	all, err := ReadPruned(out)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		delete(all, name)
+	}
+	return jsonfile.Write(PrunedFile(out), prunedInits{prunedSchema, all})
+}
+
+// lock takes the lease under which the list of pruned initialisations changes.
+func lock(out string) (*lease.Lease, error) {
+	return lease.Take(filepath.Join(out, product.StateDir, ".prune.lock"), "pruning of "+out)
 }
 
 // recordPruned adds an initialisation to the list.

@@ -75,7 +75,7 @@ func Prune(o Options) (r *Result, err error) {
 	if err := filesystem.MkdirAll(state, 0o777); err != nil {
 		return nil, exit.CreateError(state, err)
 	}
-	lock, err := lease.Take(filepath.Join(state, ".prune.lock"), "pruning of "+o.Out)
+	lock, err := lock(o.Out)
 	if err != nil {
 		return nil, err
 	}

@@ -146,6 +146,7 @@ func inUTC(t time.Time) *time.Time {
 func (s *state) statuses() []InitStatus {
 	s.mu.Lock()
 	list, schedule, age, begin := slices.Clone(s.found.inits), s.options.Service.Schedule, cmp.Or(s.options.Service.MaxAge, statusHistory), s.begun
+	unscanned := s.unscannedReason()
 	s.mu.Unlock()
 	now := s.now()
 	known := map[string]bool{}
@@ -169,6 +170,9 @@ func (s *state) statuses() []InitStatus {
 	}
 	for i := range list {
 		x := &list[i]
+		if unscanned != "" && (x.State == expected || x.State == waiting) {
+			x.Why = unscanned
+		}
 		if by, ok := schedule.ExpectedBy(initOf(x.Name)); ok {
 			x.ExpectedBy = &by
 			if overdue := now.Sub(by); overdue > 0 && (x.State == expected || x.State == waiting) {
@@ -184,6 +188,14 @@ func (s *state) statuses() []InitStatus {
 	}
 	slices.SortStableFunc(list, func(a, b InitStatus) int { return strings.Compare(nameToMinute(b.Name), nameToMinute(a.Name)) })
 	return list
+}
+
+// unscannedReason states why the last scan could read nothing of the input; "" if it could. The caller holds the lock.
+func (s *state) unscannedReason() string {
+	if !s.found.unscanned {
+		return ""
+	}
+	return s.found.missingInput
 }
 
 // withUndelivered marks the initialisations whose delivery was given up, and adds those that are not in the list.

@@ -47,7 +47,7 @@ type reported struct {
 	unscheduled                map[string]bool // contradictions of input and schedule
 	skipped                    map[string]bool // initialisations older than serve.max_age
 	missing, decisions, alarms string          // last reason for incomplete input; last error of reading decisions and alarms
-	pruned                     string          // last error of reading the list of pruned initialisations
+	pruned                     string          // last error of the list of pruned initialisations
 }
 
 // attempt is the result of publishing an initialisation from one state of its input files.
@@ -94,7 +94,7 @@ func (u *issuer) run(ctx context.Context) (err error) {
 			return ctx.Err()
 		}
 		if err != nil {
-			u.log.Error("cannot scan the input", "error", exit.OneLine(err))
+			u.keepFound(err)
 		}
 		select {
 		case <-ctx.Done():
@@ -229,13 +229,13 @@ func (u *issuer) poll(ctx context.Context) error {
 		if age := u.o.Service.MaxAge; age > 0 {
 			oldest = u.now().Add(-age)
 		}
+		u.updateDecisions()
 		starts, unread, err := u.resident.Scan(ctx, oldest)
 		if err != nil {
 			return err
 		}
 		u.dropRemoved(starts)
-		u.updateDecisions()
-		u.updatePruned()
+		u.updatePruned(starts)
 		u.updateStarts(starts, unread)
 		u.logMissing()
 		u.logUnscheduled(starts)
@@ -260,6 +260,19 @@ func (u *issuer) poll(ctx context.Context) error {
 			return nil
 		}
 	}
+}
+
+// keepFound keeps what is known of the input, with the reason for which the last scan could read nothing of it.
+func (u *issuer) keepFound(err error) {
+	now := u.found // only this goroutine writes it
+	now.missingInput, now.unscanned = exit.OneLine(err), true
+	if now.missingInput != u.reported.missing {
+		u.reported.missing = now.missingInput
+		u.log.Error("cannot scan the input", "error", now.missingInput, "fix", remedy(err))
+	}
+	u.change(func() { u.found = now })
+	u.logLate()
+	u.saveInits()
 }
 
 // logMissing logs why the input is incomplete, when that changes.

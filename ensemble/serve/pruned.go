@@ -9,8 +9,10 @@ import (
 	"time"
 
 	"github.com/ensemble-weather/ensemble/ensemble/retention"
+	"github.com/ensemble-weather/ensemble/ensemble/run/predict"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/filesystem"
+	"github.com/ensemble-weather/ensemble/io/product"
 )
 
 // Undecided returns the initialisations below a product directory that must not be removed, by name with the reason: their
@@ -61,19 +63,44 @@ func readInits(out string) ([]InitStatus, error) {
 	return known.Inits, nil
 }
 
-// updatePruned reads the list of pruned initialisations. A damaged one leaves the last state, with a message.
-func (u *issuer) updatePruned() {
+// prunedFor is the least time for which a pruned initialisation stays in the list.
+const prunedFor = 30 * 24 * time.Hour
+
+// updatePruned reads the list of pruned initialisations, and shortens it. A damaged one leaves the last state, with a message.
+func (u *issuer) updatePruned(starts []predict.Candidate) {
 	all, err := retention.ReadPruned(u.o.Predict.Out)
+	read := err == nil
+	if names := u.forgettable(all, starts); read && names != nil {
+		err = retention.Forget(u.o.Predict.Out, names)
+	}
 	text := ""
 	if err != nil {
 		text = exit.OneLine(err)
 	}
 	if text != "" && text != u.reported.pruned {
-		u.log.Warn("cannot read which initialisations were pruned", "error", text)
+		u.log.Warn("cannot read or shorten the list of pruned initialisations", "error", text)
 	}
-	if u.reported.pruned = text; err == nil && !maps.EqualFunc(all, u.pruned, time.Time.Equal) {
+	if u.reported.pruned = text; read && !maps.EqualFunc(all, u.pruned, time.Time.Equal) {
 		u.change(func() { u.pruned = all })
 	}
+}
+
+// forgettable lists the pruned initialisations that the list need not name: pruned long ago, and none that the service would make.
+// Input of which a part or all is missing may come back.
+func (u *issuer) forgettable(pruned map[string]time.Time, starts []predict.Candidate) (names []string) {
+	if u.resident.MissingInput() != "" || len(starts) == 0 {
+		return nil
+	}
+	read := map[string]bool{}
+	for _, c := range starts {
+		read[product.InitName(c.Init)] = true
+	}
+	for name, at := range pruned {
+		if !read[name] && u.now().Sub(at) > prunedFor {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // isPruned reports whether the products of an initialisation were removed, and it has no others.

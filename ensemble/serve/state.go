@@ -59,6 +59,7 @@ type found struct {
 	inits        []InitStatus
 	unread       []predict.UnreadableFile
 	missingInput string                // reason for missing input; "": none
+	unscanned    bool                  // missingInput is why the last scan could read nothing; the others are of the scan before
 	ignored      []input.UnrelatedFile // ignored input files, at most maxIgnored
 	ignoredCount int                   // number of all ignored files
 }

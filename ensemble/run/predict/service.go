@@ -136,7 +136,8 @@ func (r *Service) Model() ModelDescription {
 	return ModelDescription{Checksum: sum, Finished: r.p.forecaster.manifest.End, Version: r.p.forecaster.model.Version, Members: r.p.policy.count, Trained: r.p.forecaster.model.Trained}
 }
 
-// MissingInput returns which name, pattern or folder of the input matched no file at the last scan; "" if each did.
+// MissingInput returns which name, pattern or folder of the input matched no file or could not be read at the last scan; "" if each
+// did.
 func (r *Service) MissingInput() string { return r.missing }
 
 // Skipped lists the initialisations in the files that were read which the last scan skipped by their age, the newest first.
@@ -179,10 +180,11 @@ func (r *Service) Close() {
 // Initialisations before oldest are skipped (Skipped). Files unchanged since then are not read at all, as a forecast is
 // not written before its initialisation.
 //
-// Errors: invalid patterns; ctx.Err(). Faults of a file belong to its candidates.
+// Errors: invalid patterns; input of which nothing can be read (exit 66, 74), which leaves what is known of files as it
+// is; ctx.Err(). Faults of a file belong to its candidates.
 func (r *Service) Scan(ctx context.Context, oldest time.Time) ([]Candidate, []UnreadableFile, error) {
 	files, missing := r.p.finder.list()
-	if missing != nil && exit.CodeOf(missing) != exit.NotYet {
+	if missing != nil && (exit.CodeOf(missing) == exit.Usage || len(files) == 0 && fio.IsUnreadable(missing)) {
 		return nil, nil, missing
 	}
 	if r.missing = ""; missing != nil {
