@@ -11,7 +11,7 @@ const MinSeeds = 3
 
 // MinDatesOverSeeds is the least number of dates for the interval of a mean over several trainings: fewer dates do not
 // tell memory from what differs by date and seed (TestLongCoverageOverSeeds).
-const MinDatesOverSeeds = 25
+const MinDatesOverSeeds = 30
 
 // seedVariance is the variance of a mean over few seeds that is not that of its dates.
 type seedVariance struct {
