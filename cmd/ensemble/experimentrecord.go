@@ -49,7 +49,7 @@ func experimentRecord(a *app) *cobra.Command {
 		if !r.Passed() {
 			err = &exit.Error{Code: exit.No, What: "experiment " + o.Experiment.Name + " failed a check", At: r.Path, Fix: "see the table: remove what the network does not reach, or correct its bounds"}
 		}
-		return result{data: r.Record, shown: r, outputs: append(r.Outputs(), filepath.Join(o.Experiment.Dir, experimentfile.FileName)), logged: true}, err
+		return result{data: r.Record, shown: r, outputs: append(r.Outputs(), o.Experiment.Path), logged: true}, err
 	})
 	return cmd
 }

@@ -35,7 +35,7 @@ const (
 // minTolerance is the least tolerance relative to a score. Kernels for other processors change scores by less.
 const minTolerance = 1e-4
 
-// Expect runs an experiment and writes the results into its experiment.yaml: checksums of the data, if none are
+// Expect runs an experiment and writes the results into its file: checksums of the data, if none are
 // listed, and expected scores with tolerances from the spread over the seeds. Then it runs the finished
 // experiment, which trains nothing again, for a record with these expectations.
 //
@@ -47,17 +47,17 @@ const minTolerance = 1e-4
 func Expect(ctx context.Context, o Options) (*Result, error) {
 	e := o.Experiment
 	if n := len(e.Seeds); n < minSeeds {
-		return nil, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("tolerances need %d seeds, not %d", minSeeds, n), At: filepath.Join(e.Dir, experimentfile.FileName) + ", seeds",
+		return nil, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("tolerances need %d seeds, not %d", minSeeds, n), At: e.Path + ", seeds",
 			Why: "they are multiples of the standard deviation over seeds", Fix: "list more seeds; the commands that train variants have --seeds"}
 	}
 	if !version.IsPublished(o.Version) {
-		return nil, &exit.Error{Code: exit.BadData, What: fmt.Sprintf("results of version %q of the program cannot be recorded", o.Version), At: e.Dir, Why: "nobody else has it: files had changes, or the revision is unknown",
+		return nil, &exit.Error{Code: exit.BadData, What: fmt.Sprintf("results of version %q of the program cannot be recorded", o.Version), At: e.Path, Why: "nobody else has it: files had changes, or the revision is unknown",
 			Fix: "commit the changes and build the program"}
 	}
 	return o.expect(ctx)
 }
 
-// expect runs an experiment, writes its results into experiment.yaml, and runs that.
+// expect runs an experiment, writes its results into its file, and runs that.
 func (o *Options) expect(ctx context.Context) (*Result, error) {
 	e := o.Experiment
 	if err := o.open(ctx); err != nil { // once for both
@@ -78,16 +78,16 @@ func (o *Options) expect(ctx context.Context) (*Result, error) {
 	if err := o.writeExpectations(r.Record, results); err != nil {
 		return nil, err
 	}
-	if o.Experiment, err = experimentfile.Load(e.Dir); err != nil {
+	if o.Experiment, err = experimentfile.Load(e.Path); err != nil {
 		return nil, err
 	}
 	return Run(ctx, *o)
 }
 
-// writeExpectations replaces sections of experiment.yaml by the results of a run.
+// writeExpectations replaces sections of the file of the experiment by the results of a run.
 func (o *Options) writeExpectations(r *record.Record, results []*score.Result) error {
 	e := *o.Experiment
-	path := filepath.Join(e.Dir, experimentfile.FileName)
+	path := e.Path
 	text, err := filesystem.ReadFile(path)
 	if err != nil {
 		return exit.ReadError(path, err)

@@ -18,20 +18,25 @@ import (
 	"github.com/ensemble-weather/ensemble/postproc/score"
 )
 
-// draft is an experiment without checksums of its data and without expected scores.
+// otherExperiment is the text of an experiment in the same directory.
+const otherExperiment = "# another experiment\n"
+
+// draft is an experiment without checksums of its data and without expected scores, beside another experiment.
 func draft(t *testing.T, change ...string) *experimentfile.Config {
 	t.Helper()
 	e := recorded(t, append([]string{"seeds: [3]", "seeds: [3, 4, 5]"}, change...)...)
-	path := filepath.Join(e.Dir, experimentfile.FileName)
-	text, err := os.ReadFile(path)
+	text, err := os.ReadFile(e.Path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	kept, _, _ := strings.Cut(string(text), "  files:\n")
-	if err := os.WriteFile(path, []byte(kept+"# the end\n"), 0o644); err != nil {
-		t.Fatal(err)
+	path := filepath.Join(e.Dir(), "draft.yaml")
+	for name, text := range map[string]string{path: kept + "# the end\n", e.Path: otherExperiment} {
+		if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
 	}
-	if e, err = experimentfile.LoadDraft(e.Dir); err != nil {
+	if e, err = experimentfile.LoadDraft(path); err != nil {
 		t.Fatal(err)
 	}
 	return e
@@ -41,7 +46,7 @@ func draft(t *testing.T, change ...string) *experimentfile.Config {
 // it is the same.
 func TestExpect(t *testing.T) {
 	e := draft(t)
-	if _, err := experimentfile.Load(e.Dir); exit.CodeOf(err) != exit.Usage || !strings.Contains(err.Error(), "ensemble experiment record") {
+	if _, err := experimentfile.Load(e.Path); exit.CodeOf(err) != exit.Usage || !strings.Contains(err.Error(), "ensemble experiment record") {
 		t.Errorf("a draft is no experiment: %v", err)
 	}
 	o := Options{Experiment: e, Dir: t.TempDir(), Version: "v1.2.3"}
@@ -49,7 +54,7 @@ func TestExpect(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	path := filepath.Join(e.Dir, experimentfile.FileName)
+	path := e.Path
 	text, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
@@ -71,7 +76,7 @@ func TestExpect(t *testing.T) {
 			t.Errorf("%+v, the seeds have %g ± %g", c, mean, sd)
 		}
 	}
-	loaded, err := experimentfile.Load(e.Dir)
+	loaded, err := experimentfile.Load(e.Path)
 	if err != nil || len(loaded.Data.Files) != len(r.Record.Data.Files) || len(loaded.Data.Files) == 0 {
 		t.Fatal(loaded, err)
 	}
@@ -81,6 +86,9 @@ func TestExpect(t *testing.T) {
 	}
 	if again, err := os.ReadFile(path); err != nil || string(again) != string(text) {
 		t.Errorf("%v, recorded again:\n%s", err, again)
+	}
+	if other, err := os.ReadFile(filepath.Join(e.Dir(), experimentfile.FileName)); err != nil || string(other) != otherExperiment {
+		t.Errorf("%v, the other experiment of the directory:\n%s", err, other)
 	}
 	p, err := Reproduce(context.Background(), r.Path, Options{Dir: t.TempDir(), Data: filepath.Dir(demotest.Files(t).GRIB2[0]), Version: "v1.2.3"})
 	if err != nil || p.Comparison.Verdict != record.SameBits {

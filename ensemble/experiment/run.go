@@ -81,7 +81,7 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 		return nil, err
 	}
 	if (o.MLLog || o.ToQuality) && c.Quality.Target == 0 {
-		return nil, &exit.Error{Code: exit.Usage, What: "experiment " + c.Name + " has no target quality", At: filepath.Join(c.Dir, experimentfile.FileName), Fix: "add `quality: {target: …}`, a validation loss"}
+		return nil, &exit.Error{Code: exit.Usage, What: "experiment " + c.Name + " has no target quality", At: c.Path, Fix: "add `quality: {target: …}`, a validation loss"}
 	}
 	if err := o.open(ctx); err != nil {
 		return nil, err
@@ -186,15 +186,15 @@ func (o *Options) trainAll(ctx context.Context, r *record.Record, d *dataset) (e
 	return nil
 }
 
-// sources returns experiment.yaml and the training configuration, with checksums.
+// sources returns the file of the experiment, as experiment.yaml whatever its name, and the training configuration, with checksums.
 func (o *Options) sources() (out []record.Source, err error) {
-	for _, name := range []string{experimentfile.FileName, o.Experiment.Config} {
-		path := filepath.Join(o.Experiment.Dir, name)
-		text, err := filesystem.ReadFile(path)
+	e := o.Experiment
+	for _, s := range []struct{ name, path string }{{experimentfile.FileName, e.Path}, {e.Config, filepath.Join(e.Dir(), e.Config)}} {
+		text, err := filesystem.ReadFile(s.path)
 		if err != nil {
-			return nil, exit.ReadError(path, err)
+			return nil, exit.ReadError(s.path, err)
 		}
-		out = append(out, record.Source{Name: name, SHA256: record.Digest(string(text)), Text: string(text)})
+		out = append(out, record.Source{Name: s.name, SHA256: record.Digest(string(text)), Text: string(text)})
 	}
 	return out, nil
 }
@@ -222,7 +222,7 @@ func (o *Options) load(folder string, t training, more ...string) (*config.Train
 	if e.Data.Analyses != nil {
 		set = append(set, "data.analyses="+quotedPatterns(folder, e.Data.Analyses))
 	}
-	c, err := config.LoadTrain(config.Sources{Files: []string{filepath.Join(e.Dir, e.Config)}, Set: set, IgnoreEnvironment: true})
+	c, err := config.LoadTrain(config.Sources{Files: []string{filepath.Join(e.Dir(), e.Config)}, Set: set, IgnoreEnvironment: true})
 	if err != nil {
 		return nil, err
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -54,28 +55,38 @@ func (o overconfident) coverage(t *testing.T, n, trials int, rho float64, want [
 	return share
 }
 
-// Coverage of 95 % intervals of scores that are not means over dates, as docs/verification.md states.
+// Coverage of 95 % intervals of scores that are not means over dates, as docs/verification.md states. The sampling error of
+// 1000 trials is 0.7 %.
 func TestLongCoverageOfCalibration(t *testing.T) {
 	o := overconfident{points: 200, spread: 0.7, threshold: 0.5, common: 0.05}
 	want := o.want()
 	for _, n := range []int{13, 30, 52, 100, 365} {
-		memories := []float64{0, 0.3, 0.5, 0.8}
-		shares := make([][]float64, len(memories))
-		var all sync.WaitGroup
-		for i, rho := range memories {
-			all.Go(func() { shares[i] = o.coverage(t, n, 1000, rho, want) })
-		}
-		all.Wait()
-		for k, rho := range memories {
-			share := shares[k]
-			var line strings.Builder
-			for i, id := range calibrationScores {
-				fmt.Fprintf(&line, ", %s %.3f", id, share[i])
-				if share[i] < 0.93-0.015 || share[i] > 0.97+0.015 { // two sampling errors of 1000 trials
-					t.Errorf("%d dates, correlation %g: coverage of %s %.3f", n, rho, id, share[i])
-				}
+		t.Run(fmt.Sprintf("%d dates", n), func(t *testing.T) {
+			memories := []float64{0, 0.3, 0.5, 0.8}
+			shares := make([][]float64, len(memories))
+			var all sync.WaitGroup
+			for i, rho := range memories {
+				all.Go(func() { shares[i] = o.coverage(t, n, 1000, rho, want) })
 			}
-			t.Logf("%d dates, correlation %g%s", n, rho, line.String())
-		}
+			all.Wait()
+			for k, rho := range memories {
+				share := shares[k]
+				if n < significance.MinDatesOfParts {
+					if slices.Max(share) > 0 {
+						t.Errorf("%d dates have an interval: %.3f", n, share)
+					}
+					t.Logf("%d dates, correlation %g: withheld", n, rho)
+					continue
+				}
+				var line strings.Builder
+				for i, id := range calibrationScores {
+					fmt.Fprintf(&line, ", %s %.3f", id, share[i])
+					if share[i] < 0.93-0.014 || share[i] > 0.97+0.014 { // two sampling errors
+						t.Errorf("%d dates, correlation %g: coverage of %s %.3f", n, rho, id, share[i])
+					}
+				}
+				t.Logf("%d dates, correlation %g%s", n, rho, line.String())
+			}
+		})
 	}
 }

@@ -167,6 +167,32 @@ func (o overconfident) dates(t *testing.T, r *rand.Rand, n int, rho float64, sco
 // calibrationScores are the scores of calibration whose true values are known.
 var calibrationScores = []string{"brier_reliability", "brier_resolution", "pit_flatness"}
 
+// Parts of a score and distances from a flat histogram have no interval of few dates, and say why; that of the resolution is
+// symmetric.
+func TestIntervalsOfParts(t *testing.T) {
+	o := overconfident{points: 20, spread: 0.7, threshold: 0.5, common: 0.05}
+	for _, n := range []int{significance.MinDatesOfParts - 1, significance.MinDatesOfParts} {
+		res, err := o.dates(t, rand.New(rand.NewPCG(1, 2)), n, 0, Bias.ID).Result(significance.Bootstrap{Resamples: 100}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, id := range append([]string{Bias.ID}, calibrationScores...) {
+			v := res.Find(id, "network", "t", "850hPa", "96h")
+			want := ""
+			if n < significance.MinDatesOfParts && id != Bias.ID {
+				want = string(significance.FewDates)
+			}
+			if v.NoInterval != want || math.IsNaN(float64(v.CILow)) != (want != "") {
+				t.Errorf("%s of %d dates: %g to %g, reason %q", id, n, v.CILow, v.CIHigh, v.NoInterval)
+			}
+			above, below := float64(v.CIHigh-v.Value), float64(v.Value-v.CILow)
+			if id == BrierResolution.ID && want == "" && math.Abs(above/below-1) > 1e-9 {
+				t.Errorf("%s: %g below, %g above", id, below, above)
+			}
+		}
+	}
+}
+
 // The memory of the bias widens the intervals of scores that hide it, and the interval of a sum of squares is that of a root: more
 // above the value than below.
 func TestIntervalsWithTheMemoryOfTheBias(t *testing.T) {

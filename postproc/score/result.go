@@ -441,11 +441,17 @@ func (v *view) value(system int, e *entry, mean []float64) float64 {
 
 // estimate is the value of a score with its interval. ofErrors is v.b with the memory of the scores of the system that are one
 // mean over dates, which others may hide. The interval of a sum of squares is that of its root, whose standard error depends
-// less on the value.
+// less on the value. Parts of a score and distances from flat histograms need more dates than means.
 func (v *view) estimate(system int, e *entry, ofErrors significance.Bootstrap) (value float64, interval significance.Estimate) {
 	b := v.b
 	if e.Parts != 1 {
 		b = ofErrors
+	}
+	if e.isPart() {
+		b = b.OfParts()
+	}
+	if e.Grouped && !e.isSumOfSquares() {
+		b = b.Symmetric()
 	}
 	values, without := v.each(func(mean []float64) float64 { return v.value(system, e, mean) })
 	value = values[0]

@@ -202,6 +202,9 @@ func (s *Score) limits(value, low, high float64) (float64, float64) {
 // isSumOfSquares reports whether the score is a squared distance from a perfect forecast.
 func (s *Score) isSumOfSquares() bool { return s.Grouped && s.Better == Lower }
 
+// isPart reports whether the score is a part of another or the distance of a histogram from a flat one.
+func (s *Score) isPart() bool { return s.SharedSums != nil && s.NoSkillScore }
+
 // IsPerThreshold reports whether the score is computed for every threshold separately.
 func (s *Score) IsPerThreshold() bool { return s.Needs&Events != 0 && s.SharedSums != rpsSums }
 

@@ -29,8 +29,10 @@ type Bootstrap struct {
 	Confidence  float64 `json:"confidence"`   // level of the intervals; 0: 0.95
 	Seed        uint64  `json:"seed"`         // of the random numbers
 
-	measured bool    // BlockLength was measured
-	decay    float64 // of the memory of other series, as of memoryOf; 0: unknown
+	measured  bool   // BlockLength was measured
+	hidden    hidden // memory of other series
+	least     int    // dates, of parts of a score; 0: MinDates
+	symmetric bool   // the interval, about the value
 }
 
 // Resolved replaces zero fields by the defaults for n dates, except a block length that is
@@ -75,12 +77,30 @@ func (b Bootstrap) WithMemory(n int, series [][]float64) Bootstrap {
 // that are no means over dates are mostly noise date by date, which hides their memory; the bias of the same system shows it.
 // b is resolved.
 func (b Bootstrap) WithDecay(series [][]float64) Bootstrap {
-	b.decay = 0
+	b.hidden = hidden{0, fitUplift}
 	for _, x := range series {
 		if !slices.ContainsFunc(x, isMissing) {
-			b.decay = max(b.decay, min(MemoryOf(x).Lag1, mostDecay))
+			b.hidden.decay = max(b.hidden.decay, min(MemoryOf(x).Lag1, mostDecay))
 		}
 	}
+	return b
+}
+
+// MinDatesOfParts is the least number of dates for the interval of a part of a score or of a distance of a histogram from a
+// flat one. Such a value is moved by few dates by as much as it varies, and its interval of them is two to five times too wide in
+// the mean and covers 91 to 98 % (TestLongCoverageOfCalibration).
+const MinDatesOfParts = 25
+
+// OfParts is b for parts of a score and distances of a histogram from a flat one, which need MinDatesOfParts dates. b is resolved.
+func (b Bootstrap) OfParts() Bootstrap {
+	b.least = MinDatesOfParts
+	return b
+}
+
+// Symmetric is b for values that vary most where their dates seem most alike, such as brier_resolution: the interval is
+// symmetric about the value, and the margin of the hidden memory is larger. b is resolved.
+func (b Bootstrap) Symmetric() Bootstrap {
+	b.symmetric, b.hidden.uplift = true, symmetricUplift
 	return b
 }
 
@@ -115,8 +135,8 @@ func (b Bootstrap) Draws(n int) [][]int {
 const MinDates = 13
 
 // MinDates is the least number of dates for an interval: 13, and at least two blocks of a
-// given length.
-func (b Bootstrap) MinDates() int { return max(MinDates, 2*b.BlockLength) }
+// given length; that of OfParts.
+func (b Bootstrap) MinDates() int { return max(MinDates, b.least, 2*b.BlockLength) }
 
 // hasInterval reports whether n dates are enough for an interval. b is resolved.
 func (b Bootstrap) hasInterval(n int) bool { return n >= b.MinDates() }
@@ -160,7 +180,7 @@ func (b Bootstrap) estimateWithSeeds(values, without []float64, seeds *seedVaria
 		for i, v := range without {
 			influence[i] = float64(n-1) * (value - v)
 		}
-		m = memoryOf(influence, b.decay, noise)
+		m = memoryOf(influence, b.hidden, noise)
 	}
 	out := Estimate{Low: math.NaN(), High: math.NaN(), Independent: m.Independent, Lag1: m.Lag1}
 	switch {
@@ -188,7 +208,7 @@ func (b Bootstrap) estimateWithSeeds(values, without []float64, seeds *seedVaria
 		}
 	}
 	half := max(normal, m.halfWidthWithSeeds(seeds, b.Confidence))
-	if !(normal > 0) { // all dates agree
+	if b.symmetric || !(normal > 0) { // or all dates agree
 		out.Low, out.High = value-half, value+half
 		return out
 	}

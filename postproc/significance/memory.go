@@ -40,18 +40,25 @@ type Memory struct {
 // Source: Politis and White 2004, doi:10.1081/ETC-120028836; Patton, Politis and White 2009,
 // doi:10.1080/07474930802459016; Marriott and Pope 1954, doi:10.1093/biomet/41.3-4.390 (ρ);
 // Thiébaux and Zwiers 1984, doi:10.1175/1520-0450(1984)023<0800:TIAEOE>2.0.CO;2 (n').
-func MemoryOf(x []float64) Memory { return memoryOf(x, 0, nil) }
+func MemoryOf(x []float64) Memory { return memoryOf(x, hidden{}, nil) }
+
+// hidden is the memory of other series of the same dates, which a series may hide.
+type hidden struct {
+	decay  float64 // from date to date; 0: unknown
+	uplift float64 // of the fitted amplitude, in its standard errors
+}
 
 // memoryOf is MemoryOf of a series of which more is known. If other series of the same dates have a memory that
 // decreases by decay from date to date, the correlation at lag k is also taken as A decayᵏ, where A is fitted to the
-// first lags by least squares and increased by half its standard error (TestLongCoverageOfCalibration), and the smaller n'
-// counts:
+// first lags by least squares and increased by 0.5 or 0.8 of its standard error, and the smaller n' counts:
 //
-//	A = Σ ρₖ decayᵏ / Σ decay²ᵏ + 0.5 / √(n Σ decay²ᵏ),  k = 1 … 5
+//	A = Σ ρₖ decayᵏ / Σ decay²ᵏ + uplift / √(n Σ decay²ᵏ),  k = 1 … 5
+//
+// The uplifts were chosen on 40, 75 and 150 dates; TestLongCoverageOfCalibration judges them on other numbers of dates.
 //
 // noise is the autocovariance of a part of x, from lag 0 on, that the memory and the standard error leave out. Without it
 // ρₖ is at most 0.9, or that of x: as a ratio of differences it may be anything.
-func memoryOf(x []float64, decay float64, noise []float64) Memory {
+func memoryOf(x []float64, h hidden, noise []float64) Memory {
 	n := float64(len(x))
 	most := min(len(x)-1, int(math.Ceil(math.Sqrt(n)))+lagsTogether(n))
 	if most < 1 {
@@ -63,7 +70,7 @@ func memoryOf(x []float64, decay float64, noise []float64) Memory {
 	}
 	block := blockLength(g, n)
 	subtractNoise(g, noise)
-	lag1, variance := memoryOfLags(g, n, decay)
+	lag1, variance := memoryOfLags(g, n, h)
 	m := Memory{Lag1: lag1, Block: block}
 	m.Independent = max(n/variance, leastIndependent)
 	m.StandardError = math.Sqrt(g[0] / (1 - 1/m.Independent) / m.Independent)
@@ -80,6 +87,7 @@ const (
 	mostDecay        = 0.9
 	uplift           = 0.2 // standard errors of ρ₁
 	fitUplift        = 0.5 // standard errors of A
+	symmetricUplift  = 0.8 // of symmetric intervals
 	fittedLags       = 5
 	leastSignal      = 0.1 // of the variance
 )
@@ -100,7 +108,7 @@ func subtractNoise(g, noise []float64) {
 }
 
 // memoryOfLags returns ρ̂ of MemoryOf, and n times the variance of the mean of n dates of unit variance.
-func memoryOfLags(g []float64, n, decay float64) (lag1, variance float64) {
+func memoryOfLags(g []float64, n float64, h hidden) (lag1, variance float64) {
 	if n <= 4 {
 		return 0, 1
 	}
@@ -109,13 +117,13 @@ func memoryOfLags(g []float64, n, decay float64) (lag1, variance float64) {
 	rho = min(max(rho, rho*(1+fewDates/(n*n))), mostLag1)
 	lag1 = min(max(rho+uplift*math.Sqrt((1-rho*rho)/n), 0), mostLag1)
 	variance = inflation(lag1, lag1, n)
-	if decay > 0 {
+	if decay := h.decay; decay > 0 {
 		var fit, squares float64
 		for k := 1; k <= min(fittedLags, len(g)-1); k++ {
 			fit += correlation(k) * math.Pow(decay, float64(k))
 			squares += math.Pow(decay, float64(2*k))
 		}
-		amplitude := fit/squares + fitUplift/math.Sqrt(n*squares)
+		amplitude := fit/squares + h.uplift/math.Sqrt(n*squares)
 		variance = max(variance, inflation(min(max(amplitude, 0), 1)*decay, decay, n))
 	}
 	if n < leastBelowNoise {

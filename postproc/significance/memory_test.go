@@ -73,8 +73,8 @@ func TestHiddenMemory(t *testing.T) {
 			x[i] += math.Sqrt(noise) * r.NormFloat64()
 		}
 		alone += square(MemoryOf(x).StandardError) / trials
-		other += square(memoryOf(x, 0.8, nil).StandardError) / trials
-		known += square(memoryOf(x, 0, []float64{noise, 0, 0, 0, 0, 0}).StandardError) / trials
+		other += square(memoryOf(x, hidden{0.8, fitUplift}, nil).StandardError) / trials
+		known += square(memoryOf(x, hidden{}, []float64{noise, 0, 0, 0, 0, 0}).StandardError) / trials
 	}
 	if math.Abs(known/clean-1) > 0.15 || alone > 0.7*clean || other < 1.05*alone {
 		t.Errorf("squared standard errors: %.4f without noise, %.4f with known noise; %.4f with noise, %.4f with the memory of others", clean, known, alone, other)

@@ -270,10 +270,10 @@ var Schema = config.NewFileSchema[Experiment]("experiment", "the directory of an
 // BaseVariant is the name of the only variant of an experiment without variants.
 const BaseVariant = "base"
 
-// Config is a loaded experiment.yaml.
+// Config is a loaded experiment.
 type Config struct {
 	Experiment
-	Dir string // directory of experiment.yaml
+	Path string // of the file, experiment.yaml or another name
 	*config.Loaded
 }
 
@@ -284,6 +284,9 @@ var (
 
 // IsName reports whether a text can name an experiment or a variant: lower-case letters, digits, hyphens.
 func IsName(s string) bool { return namePattern.MatchString(s) }
+
+// Dir is the directory of the experiment, in which its configuration is.
+func (c *Config) Dir() string { return filepath.Dir(c.Path) }
 
 // Load loads an experiment from its directory, or from the file itself. Environment
 // variables have no effect.
@@ -319,7 +322,7 @@ func read(path string) (*Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Config{Loaded: e, Dir: filepath.Dir(path)}
+	c := &Config{Loaded: e, Path: path}
 	e.Fill(&c.Experiment)
 	if c.Variants == nil {
 		c.Variants = []Variant{{Name: BaseVariant}}
