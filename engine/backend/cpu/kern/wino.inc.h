@@ -12,7 +12,7 @@
 // The six points are 0, ±5/8, ±3/2 and ∞. Their error is half of that with the
 // customary 0, ±1, ±2, ∞ (twice that of the plain sum at 64 channels), and the
 // squares that occur are exact in float32. The eight are 0, ±1/2, ±1, ±2 and ∞, the best
-// found, with five times the error of the six.
+// found, with four to seven times the error of the six.
 //
 // Source: Lavin and Gray 2016, doi:10.1109/CVPR.2016.435; on the choice of
 // points: Barabasz et al. 2020, doi:10.1145/3412380.
