@@ -2,12 +2,15 @@ package op
 
 import "github.com/ensemble-weather/ensemble/engine/graph"
 
-// The form of Winograd's minimal filtering that kernels of this program use, F(4, 3): 4 results of 3 taps along an axis. Larger
-// filters are sums of parts of 3 taps.
-const (
-	winogradOutputs = 4
-	winogradTaps    = 3
-)
+// minimalForm is a form of Winograd's minimal filtering, F(outputs, taps): results along an axis of a filter of some taps. Larger filters
+// are sums of parts of these taps.
+type minimalForm struct{ outputs, taps int }
+
+// sixPoints is the form that kernels have for all filters, also along levels.
+var sixPoints = minimalForm{4, 3}
+
+// eightPoints are the forms that kernels have along rows and columns of single levels.
+var eightPoints = []minimalForm{{4, 5}, {5, 4}}
 
 // MinimalProducts is the number of products by which F(m, r) computes m results of a filter of r taps along each of d axes: (m+r−1)^d.
 //
@@ -45,7 +48,7 @@ func ConvWorkOf(n *graph.Op, in []Shape, out Shape, attrs any) (work ConvWork, o
 	}
 	// Op.FLOPs counts levels without padding, and all rows and columns.
 	unit, least, minimal := float64(n.FLOPs(in, out, attrs)), 1.0, 1.0
-	values, tiled, rounding := float64(s.y[0]), 1.0, 1.0
+	values, tiled, rounding, plane := float64(s.y[0]), 1.0, 1.0, s.planeForm()
 	for i := range 3 {
 		valid := 0
 		for _, j := range a.taps(i, s.x[i+2], s.w[i+2], s.y[i+2]) {
@@ -58,19 +61,23 @@ func ConvWorkOf(n *graph.Op, in []Shape, out Shape, attrs any) (work ConvWork, o
 			counted = valid
 		}
 		least *= float64(valid) / float64(counted)
-		minimal *= min(float64(valid), axisProducts(s.y[i+2], s.w[i+2])) / float64(counted)
+		form := plane
+		if i == 0 {
+			form = sixPoints
+		}
+		minimal *= min(float64(valid), form.axisProducts(s.y[i+2], s.w[i+2])) / float64(counted)
 		values *= float64(s.y[i+2])
 		if i > 0 {
-			up := float64((s.y[i+2]+winogradOutputs-1)/winogradOutputs*winogradOutputs) / float64(s.y[i+2])
+			up := float64((s.y[i+2]+form.outputs-1)/form.outputs*form.outputs) / float64(s.y[i+2])
 			rounding *= up
-			tiled *= up * axisProducts(s.y[i+2], s.w[i+2]) / float64(counted)
+			tiled *= up * form.axisProducts(s.y[i+2], s.w[i+2]) / float64(counted)
 		}
 	}
-	tile := float64(MinimalProducts(winogradOutputs, winogradTaps, 2)) / (winogradOutputs * winogradOutputs)
+	tile := float64(MinimalProducts(plane.outputs, plane.taps, 2)) / float64(plane.outputs*plane.outputs)
 	work = ConvWork{Direct: unit * least, Products: unit * least, TileProducts: unit * least, Rounding: rounding,
 		Tiles: values * float64(s.w[1]) * tile, Results: values * float64(s.w[0]),
 		Filter: float64(s.w.Size()), In: s.w[1], Out: s.w[0]}
-	if a.isUnit() && s.w[3] >= winogradTaps && s.w[4] >= winogradTaps {
+	if a.isUnit() && s.w[3] >= sixPoints.taps && s.w[4] >= sixPoints.taps {
 		work.Products, work.TileProducts, work.IsMinimal = unit*minimal, unit*tiled, true
 	}
 	return work, true
@@ -92,13 +99,27 @@ func LeastFLOPs(n *graph.Op, in []Shape, out Shape, attrs any) int64 {
 	return int64(w.Direct)
 }
 
-// axisProducts is the least number of products along an axis of n results of k taps by minimal filtering in parts of winogradTaps.
-func axisProducts(n, k int) float64 {
-	if k < winogradTaps {
+// axisProducts is the least number of products along an axis of n results of k taps.
+func (f minimalForm) axisProducts(n, k int) float64 {
+	if k < sixPoints.taps {
 		return float64(n * k)
 	}
-	parts := (k + winogradTaps - 1) / winogradTaps
-	return float64(n*parts*MinimalProducts(winogradOutputs, winogradTaps, 1)) / winogradOutputs
+	parts := (k + f.taps - 1) / f.taps
+	return float64(n*parts*MinimalProducts(f.outputs, f.taps, 1)) / float64(f.outputs)
+}
+
+// planeForm is the form of the fewest products along rows and columns. Products of bfloat16 keep six points, which is not visible here.
+func (s convShapes) planeForm() minimalForm {
+	best := sixPoints
+	if s.w[3] != s.w[4] || s.w[2] > 1 && s.y[2] > 1 {
+		return best
+	}
+	for _, f := range eightPoints {
+		if s.w[3] > sixPoints.taps && f.axisProducts(1, s.w[3]) < best.axisProducts(1, s.w[3]) {
+			best = f
+		}
+	}
+	return best
 }
 
 // isUnit reports whether stride and dilation are 1.

@@ -16,7 +16,7 @@ func TestMinimalProducts(t *testing.T) {
 
 // TestLeastFLOPs: counts by hand. All passes of a convolution have the same products.
 func TestLeastFLOPs(t *testing.T) {
-	wrapped := [3]Pad{{}, {Size: 1, Periodic: true}, {Size: 1, Periodic: true}}
+	wide := func(n int) [3]Pad { return [3]Pad{{}, {Size: n, Periodic: true}, {Size: n, Periodic: true}} }
 	same := Same(3, 3, 3)
 	same[1].Periodic, same[2].Periodic = true, true
 	for _, c := range []struct {
@@ -26,13 +26,16 @@ func TestLeastFLOPs(t *testing.T) {
 		want    float64
 	}{
 		// 2 · 36/16 products and 36/16 + 1 values of tiles for each of 64 points
-		{"flat", Shape{1, 8, 1, 8, 8}, Shape{8, 8, 1, 3, 3}, Shape{1, 8, 1, 8, 8}, Conv{Pad: wrapped}, 64 * (2*8*8*2.25 + 8*2.25 + 8)},
+		{"flat", Shape{1, 8, 1, 8, 8}, Shape{8, 8, 1, 3, 3}, Shape{1, 8, 1, 8, 8}, Conv{Pad: wide(1)}, 64 * (2*8*8*2.25 + 8*2.25 + 8)},
 		// two levels with padding: 3 products for 4
 		{"pair", Shape{1, 8, 2, 8, 8}, Shape{8, 8, 3, 3, 3}, Shape{1, 8, 2, 8, 8}, Conv{Pad: same}, 64 * (2*8*8*3*2.25 + 2*(8*2.25+8))},
+		// F(4, 5): 64 products for 4·4 results; F(5, 4) in 2·2 parts: 4·64 for 5·5
+		{"five", Shape{1, 8, 1, 8, 8}, Shape{8, 8, 1, 5, 5}, Shape{1, 8, 1, 8, 8}, Conv{Pad: wide(2)}, 64 * (2*8*8*4 + 8*4 + 8)},
+		{"seven", Shape{1, 8, 1, 10, 10}, Shape{8, 8, 1, 7, 7}, Shape{1, 8, 1, 10, 10}, Conv{Pad: wide(3)}, 100 * (2*8*8*10.24 + 8*2.56 + 8)},
 		// F(4, 3) in three dimensions: 216 products for 4·4·4 results
 		{"cube", Shape{1, 8, 4, 4, 4}, Shape{8, 8, 3, 3, 3}, Shape{1, 8, 4, 4, 4}, Conv{Pad: same}, 2*8*8*216 + 64*(8*2.25+8)},
 		// few channels: the transforms take longer than the products save
-		{"thin", Shape{1, 1, 1, 4, 4}, Shape{1, 1, 1, 3, 3}, Shape{1, 1, 1, 4, 4}, Conv{Pad: wrapped}, min(2*144, 2*36+16*2.25+16)},
+		{"thin", Shape{1, 1, 1, 4, 4}, Shape{1, 1, 1, 3, 3}, Shape{1, 1, 1, 4, 4}, Conv{Pad: wide(1)}, min(2*144, 2*36+16*2.25+16)},
 		// a stride has the direct form only
 		{"stride", Shape{1, 8, 1, 8, 8}, Shape{8, 8, 1, 2, 2}, Shape{1, 8, 1, 4, 4}, Conv{Stride: [3]int{1, 2, 2}}, 2 * 8 * 8 * 4 * 16},
 		// zero padding: 22 taps of 24 along an axis of 8 points

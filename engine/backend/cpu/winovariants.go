@@ -112,7 +112,7 @@ func (p winoPass) variants() []kern.WinoVariant {
 	}
 	guess, all, tiles := kern.DefaultWino(p.WinoSpec), kern.WinoVariants, p.Tiles()
 	if p.filter() {
-		guess, all = kern.DefaultWinoFilter(p.WinoSpec, p.threads), kern.WinoFilterVariants(p.threads)
+		guess, all = kern.DefaultWinoFilter(p.WinoSpec, p.threads), kern.WinoFilterVariants(p.WinoSpec, p.threads)
 	}
 	variants := append([]kern.WinoVariant{guess}, p.sparseVariants()...) // early, so that they run before the time limit of the benchmark
 	for _, w := range all {
@@ -311,7 +311,7 @@ func (p winoPass) meanBusyThreads(w kern.WinoVariant) float64 {
 	case p.filter() && w.Whole:
 		return busyThreads(ceil(p.K, columns)*(ceil(p.Parts[0], chunk)+ceil(p.Parts[1], chunk)), 1, p.threads)
 	case p.filter() && w.Rows > 0:
-		return busyThreads(6, w.Rows, p.threads)
+		return busyThreads(p.Points(), w.Rows, p.threads)
 	case p.filter():
 		return float64(p.threads) // one item for each point of a transformed tile, which are many
 	case w.Whole: // items are blocks of columns, and half blocks in the last round

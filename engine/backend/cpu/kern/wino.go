@@ -27,8 +27,8 @@ func blocks(c int) int { return ceil(c, Block) }
 // zero, or periodic in longitude.
 //
 // Tiles of 6×6 input points give 4×4 outputs, F(4×4, 3×3), with 36 products in place of
-// 144; larger filters are sums of 3×3 parts. The depth has schemes of its own
-// (depthSchemes).
+// 144. Wider filters are sums of parts: on single levels, in float32, of 5×5 or 4×4 with tiles
+// of 8×8 points, otherwise of 3×3. The depth has schemes of its own (winoSchemes).
 //
 // Source: Winograd 1980, Arithmetic Complexity of Computations; Lavin and Gray 2016,
 // arXiv:1509.09308.
@@ -93,16 +93,16 @@ func HasBF16() bool { return ISA() == "avx512bf16" || HasAMX() }
 // WinoVariant defines how the work is divided. It changes the speed and, except for Direct,
 // never the result.
 type WinoVariant struct {
-	// Tiles is the number of 4×4 tiles that are multiplied together.
+	// Tiles is the number of tiles that are multiplied together.
 	Tiles int
 	// Whole transforms all tiles before the first product, for few tiles and many
 	// channels.
 	Whole bool
 	// Sparse multiplies only the kept blocks of a masked filter; see SupportsSparseWino.
 	Sparse bool
-	// Rows makes the gradient of the filter in 6/Rows items of as many rows of the 6×6 points: a thread transforms and
-	// multiplies all tiles at its rows, so that no transformed value goes from one cache to another. 0: threads share the
-	// transforms, then the products. At most 6/Rows threads have work.
+	// Rows makes the gradient of the filter in items of as many rows of a tile's points (WinoSpec.Points): a thread transforms
+	// and multiplies all tiles at its rows, so that no transformed value goes from one cache to another. 0: threads share the
+	// transforms, then the products. At most Points/Rows threads have work.
 	Rows int
 	// Direct sums products over the taps of the filter by AMX; see SupportsDirect and
 	// SupportsDirectInt8. It is the only one of which results differ, by rounding.
@@ -115,17 +115,20 @@ type WinoVariant struct {
 var WinoVariants = []WinoVariant{{Tiles: 14}, {Tiles: 6}, {Tiles: 12}, {Tiles: 28}, {Tiles: 56}, {Tiles: 14, Whole: true}}
 
 // WinoFilterVariants returns the variants of the gradient of the filter for that many threads.
-func WinoFilterVariants(threads int) []WinoVariant {
-	rows := pointRows(threads)
+func WinoFilterVariants(s WinoSpec, threads int) []WinoVariant {
+	rows := s.pointRows(threads)
 	return []WinoVariant{{Tiles: 64}, {Tiles: 32}, {Tiles: 16}, {Tiles: 128}, {Tiles: 14, Whole: true},
 		{Tiles: 64, Rows: rows}, {Tiles: 32, Rows: rows}, {Tiles: 16, Rows: rows}}
 }
 
-// pointRows returns WinoVariant.Rows for that many threads: the most that divide the six rows and leave no thread out. One thread has
-// two groups as well, of which the transformed values fit into its caches.
-func pointRows(threads int) int {
-	if threads < 6 {
-		return 6 / min(max(2, threads), 3)
+// pointRows returns WinoVariant.Rows for that many threads: the most that divide the rows of points and give each thread as many.
+// One thread has two groups as well, of which the transformed values fit into its caches. More threads than rows have one each.
+func (s WinoSpec) pointRows(threads int) int {
+	points := s.Points()
+	for rows := points / 2; rows > 1; rows-- {
+		if points%rows == 0 && points/rows >= min(threads, points/2) {
+			return rows
+		}
 	}
 	return 1
 }
@@ -140,7 +143,8 @@ type Wino struct {
 	scratch        int // values
 	points, tiles  int // points of a transformed tile, and number of tiles
 	c, cs, columns int // input channels, input channels in a transformed tile, and padded result channels
-	parts          int // 3×3 parts of the filter
+	parts          int // of the filter
+	scheme         winoScheme
 	halos          [2]Stored
 	kept           blockList // kept blocks of a sparse variant
 	direct         direct    // of a direct variant; 0 for others
@@ -251,23 +255,38 @@ func (j *Wino) row() int {
 	return j.cs
 }
 
-// depthSchemes are the minimal filtering algorithms along the depth in wino.inc.h, by
-// name: number, products, output levels. F(m, r) computes m outputs of a filter of r
-// taps.
-//
-//	flat  one level, direct
-//	pair  two levels with zero padding: 3 products
-//	deep  F(2, 3): 4 products for 2 levels
-//	cube  F(4, 3): 6 products for 4 levels
-var depthSchemes = map[string][3]int{"flat": {0, 1, 1}, "pair": {1, 3, 2}, "deep": {2, 4, 2}, "cube": {3, 6, 4}}
+// winoScheme is an algorithm of wino.inc.h: over the levels, and F(M×M, R×R) over the field. F(m, r) computes m outputs
+// of a filter of r taps.
+type winoScheme struct {
+	number           int // in wino.inc.h
+	products, levels int // products of a point, and output levels of a tile
+	cells, taps      int // M and R
+}
 
-// scheme returns the name of the depth scheme of a convolution; ok is false if there is
-// none. Products of bfloat16 use F(2, 3), whose error is smaller.
+// points returns the points of a tile along an axis.
+func (c winoScheme) points() int { return c.cells + c.taps - 1 }
+
+// parts returns the parts of a filter along an axis.
+func (c winoScheme) parts(side int) int { return ceil(side, c.taps) }
+
+// winoSchemes are the schemes by name:
+//
+//	flat      one level, direct
+//	pair      two levels with zero padding: 3 products
+//	deep      F(2, 3): 4 products for 2 levels
+//	cube      F(4, 3): 6 products for 4 levels
+//	flat 4 5  as flat, with F(4, 5) over the field
+//	flat 5 4  as flat, with F(5, 4) over the field
+var winoSchemes = map[string]winoScheme{"flat": {0, 1, 1, 4, 3}, "pair": {1, 3, 2, 4, 3}, "deep": {2, 4, 2, 4, 3}, "cube": {3, 6, 4, 4, 3},
+	"flat 4 5": {4, 1, 1, 4, 5}, "flat 5 4": {5, 1, 1, 5, 4}}
+
+// scheme returns the name of the scheme of a convolution; ok is false if there is
+// none. Products of bfloat16 use F(2, 3) over the levels and F(4, 3) over the field, whose errors are smaller.
 func scheme(s WinoSpec) (string, bool) {
 	d, kd, kept := s.Size[0], s.KD, s.Before[0] == 0 && s.After[0] == 0
 	switch {
 	case kd == 1 && kept, kd == 3 && d == 1 && kept:
-		return "flat", true
+		return flatScheme(s), true
 	case kd == 3 && d == 2 && kept:
 		return "pair", true
 	case kd == 3 && !s.BF16 && 6*ceil(d, 4) < 4*ceil(d, 2):
@@ -278,6 +297,31 @@ func scheme(s WinoSpec) (string, bool) {
 	return "", false
 }
 
+// flatScheme returns the name of the scheme of the fewest products for filters of single levels. Filters of 3×3 keep F(4, 3),
+// with which they need the fewest of those of six points.
+func flatScheme(s WinoSpec) string {
+	best := "flat"
+	if s.BF16 || s.Side <= winoSchemes[best].taps {
+		return best
+	}
+	products := func(name string) float64 { // of a result along an axis
+		c := winoSchemes[name]
+		return float64(c.parts(s.Side)*c.points()) / float64(c.cells)
+	}
+	for _, name := range []string{"flat 4 5", "flat 5 4"} {
+		if products(name) < products(best) {
+			best = name
+		}
+	}
+	return best
+}
+
+// Points returns the points of a tile along an axis of the field: 6 or 8. The convolution must be supported (SupportsWino).
+func (s WinoSpec) Points() int {
+	name, _ := scheme(s)
+	return winoSchemes[name].points()
+}
+
 // newWino prepares what the passes have in common. even pads the channels of a part to
 // an even number, for pairs of bfloat16.
 func newWino(p *Pool, s WinoSpec, w WinoVariant, even bool) (*Wino, error) {
@@ -285,7 +329,7 @@ func newWino(p *Pool, s WinoSpec, w WinoVariant, even bool) (*Wino, error) {
 		return nil, ErrUnsupported
 	}
 	name, _ := scheme(s)
-	sch := depthSchemes[name]
+	sch := winoSchemes[name]
 	c0, c := s.Parts[0], s.Parts[0]+s.Parts[1]
 	if even {
 		c0 += c0 % 2
@@ -295,12 +339,13 @@ func newWino(p *Pool, s WinoSpec, w WinoVariant, even bool) (*Wino, error) {
 		pool: p, spec: s,
 		cells:   volume(s.Size) * Block,
 		from:    volume(s.Inner()) * Block,
-		points:  36 * sch[1],
-		tiles:   s.N * ceil(s.Size[0], sch[2]) * ceil(s.Size[1], 4) * ceil(s.Size[2], 4),
+		scheme:  sch,
+		points:  sch.points() * sch.points() * sch.products,
+		tiles:   s.N * ceil(s.Size[0], sch.levels) * ceil(s.Size[1], sch.cells) * ceil(s.Size[2], sch.cells),
 		c:       c,
 		cs:      ceil(c0+blocks(s.Parts[1])*Block, Block) * Block,
 		columns: blocks(s.K) * Block,
-		parts:   ceil(s.Side, 3) * ceil(s.Side, 3),
+		parts:   sch.parts(s.Side) * sch.parts(s.Side),
 	}
 	outer, inner := s.K, s.Parts[0]+s.Parts[1]
 	if s.Flip {
@@ -322,7 +367,7 @@ func newWino(p *Pool, s WinoSpec, w WinoVariant, even bool) (*Wino, error) {
 		C.long(from[0]), C.long(from[1]), C.long(from[2]),
 		C.long(s.Halo[0]), C.long(s.Halo[1]), C.long(s.Halo[2]), C.long(s.Halo[3]),
 		C.long(s.KD/2 - s.Before[0]), C.long(s.Side/2 - s.Before[1]), C.long(s.Side/2 - s.Before[2]),
-		C.long(sch[0]), flag(s.Wrap),
+		C.long(sch.number), flag(s.Wrap),
 		C.long(s.FilterIn), C.long(s.FilterLo), flag(s.Flip), C.long(w.Tiles), flag(w.Whole), flag(s.ReLU), flag(s.BF16), C.long(w.Rows)}
 	return j, nil
 }
@@ -347,17 +392,17 @@ func (j *Wino) SetHalos(f0, f1 Stored) {
 // splitByHalo sorts blocks of tiles into those that read the halo and those that do
 // not.
 func (j *Wino) splitByHalo(tiles int) {
-	s, n := j.spec, j.spec.Source()
+	s, n, c := j.spec, j.spec.Source(), j.scheme
 	reads := func(axis, first int) bool { // whether the window beginning at first reads the halo
-		lo, hi := max(first, 0), min(first+6+3*(ceil(s.Side, 3)-1), n[axis])
+		lo, hi := max(first, 0), min(first+c.points()+c.taps*(c.parts(s.Side)-1), n[axis])
 		before, behind := s.Halo[2*axis-2], s.Halo[2*axis-1]
 		return lo < hi && (lo < before || hi > n[axis]-behind)
 	}
-	th, tw := ceil(s.Size[1], 4), ceil(s.Size[2], 4)
+	th, tw := ceil(s.Size[1], c.cells), ceil(s.Size[2], c.cells)
 	for b := 0; b*tiles < j.tiles; b++ {
 		outer := false
 		for t := b * tiles; t < min((b+1)*tiles, j.tiles); t++ {
-			y, x := t/tw%th*4-s.Side/2+s.Before[1], t%tw*4-s.Side/2+s.Before[2]
+			y, x := t/tw%th*c.cells-s.Side/2+s.Before[1], t%tw*c.cells-s.Side/2+s.Before[2]
 			outer = outer || reads(1, y) || reads(2, x)
 		}
 		if outer {
@@ -473,7 +518,7 @@ func SupportsWino(s WinoSpec) bool {
 	return ok && s.Side%2 == 1 && s.Side <= 9 && (!s.Wrap || s.Size[2] > s.Side/2 && s.Before[2] == 0 && s.After[2] == 0)
 }
 
-// Tiles returns the number of 4×4 tiles of a convolution; 0 if it is not supported.
+// Tiles returns the number of tiles of a convolution; 0 if it is not supported.
 func (s WinoSpec) Tiles() int {
 	j, err := newWino(nil, s, WinoVariants[0], false)
 	if err != nil {
@@ -500,7 +545,7 @@ func DefaultWinoFilter(s WinoSpec, threads int) WinoVariant {
 		return WinoVariant{Tiles: 14, Whole: true}
 	}
 	if threads == 2 || threads == 3 {
-		return WinoVariant{Tiles: 32, Rows: pointRows(threads)}
+		return WinoVariant{Tiles: 32, Rows: s.pointRows(threads)}
 	}
-	return WinoFilterVariants(threads)[0]
+	return WinoFilterVariants(s, threads)[0]
 }

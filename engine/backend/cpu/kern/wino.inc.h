@@ -1,16 +1,18 @@
 // Winograd's minimal convolutions on the blocked layout, for filters of kD×k×k,
-// stride 1: F(4×4, 3×3) over the field, and over the levels one of the depth
-// schemes below. All three passes are 36·P small matrix products between
-// transformed tensors.
+// stride 1: over the field F(M×M, R×R), and over the levels one of the depth
+// schemes below. With T = M+R−1 all three passes are T²·P small matrix products between
+// transformed tensors. F(4, 3) serves filters of 3×3; single levels of wider ones have
+// F(4, 5) and F(5, 4).
 //
-// Filters of k = 5, 7, … are cut into S×S filters of 3×3, S = ⌈k/3⌉, with zeros
-// where 3·S exceeds k; filters of k = 1 are 3×3 with eight zeros. Each of the S²
-// sees the source three cells further on, and all add up in the products, as
+// Filters wider than R are cut into S×S filters of R×R, S = ⌈k/R⌉, with zeros
+// where R·S exceeds k; filters of k = 1 are 3×3 with eight zeros. Each of the S²
+// sees the source R cells further on, and all add up in the products, as
 // S² times as many source channels would.
 //
-// The points are 0, ±5/8, ±3/2 and ∞. Their error is half of that with the
+// The six points are 0, ±5/8, ±3/2 and ∞. Their error is half of that with the
 // customary 0, ±1, ±2, ∞ (twice that of the plain sum at 64 channels), and the
-// squares that occur are exact in float32.
+// squares that occur are exact in float32. The eight are 0, ±1/2, ±1, ±2 and ∞, the best
+// found, with four to seven times the error of the six.
 //
 // Source: Lavin and Gray 2016, doi:10.1109/CVPR.2016.435; on the choice of
 // points: Barabasz et al. 2020, doi:10.1145/3412380.
@@ -40,7 +42,8 @@ INLINE vec sub_mul(vec c, const float a, vec v) {
 }
 
 // Transforms of sources and gradients compute the points lo ≤ i < hi along an axis, and may compute others.
-#define ALL_POINTS 0, 6
+enum { MOST_POINTS = 8, MOST_TAPS = 5, MOST_CELLS = 5 };
+#define ALL_POINTS 0, MOST_POINTS
 
 // Six values against six points: B' of the source. Twelve multiply-adds.
 INLINE void to_points(const int lo, const int hi, const vec *i, const int s, vec *o, const int q) {
@@ -110,7 +113,96 @@ INLINE void points_to_taps(const vec *i, const int s, vec *o, const int q) {
 	o[2 * q] = add_mul(add_mul(i[5 * s], LAGA * PA * PA, pa), LAGB * PB * PB, pb);
 }
 
-// The depth schemes.
+// The same with the eight points 0, ±a, ±b, ±c and ∞, for any numbers M of results and R of taps.
+#define P8A 0.5f
+#define P8B 1.f
+#define P8C 2.f
+
+// pair_to_points is B' at the points ±p, where ±q and ±r are the others.
+INLINE void pair_to_points(const float p, const float q, const float r, const vec *i, const int s, vec *plus, vec *minus) {
+	const float sum = q * q + r * r, product = q * q * r * r;
+	vec even = add_mul(sub_mul(i[6 * s], sum, i[4 * s]), product, i[2 * s]), odd = add_mul(sub_mul(i[5 * s], sum, i[3 * s]), product, i[s]);
+	*plus = add_mul(even, p, odd);
+	*minus = sub_mul(even, p, odd);
+}
+
+// Eight values against eight points. Twenty-four multiply-adds.
+INLINE void to_eight(const int lo, const int hi, const vec *i, const int s, vec *o, const int q) {
+	const float a = P8A, b = P8B, c = P8C, aa = a * a, bb = b * b, cc = c * c;
+	const float one = aa + bb + cc, two = aa * bb + aa * cc + bb * cc, three = aa * bb * cc; // of the squares: sum, sum of products, product
+	if (lo < 3) {
+		o[0] = sub_mul(add_mul(sub_mul(i[6 * s], one, i[4 * s]), two, i[2 * s]), three, i[0]);
+		pair_to_points(a, b, c, i, s, o + q, o + 2 * q);
+	}
+	if (lo < 5 && hi > 3) pair_to_points(b, a, c, i, s, o + 3 * q, o + 4 * q);
+	if (hi > 5) {
+		pair_to_points(c, a, b, i, s, o + 5 * q, o + 6 * q);
+		o[7 * q] = sub_mul(add_mul(sub_mul(i[7 * s], one, i[5 * s]), two, i[3 * s]), three, i[s]);
+	}
+}
+
+// from_pairs is the sum over the pairs of points of fa, fb or fc times p^k times the values at both points.
+INLINE vec from_pairs(const int k, float fa, float fb, float fc, const vec *i, const int s) {
+	UNROLL for (int n = 0; n < k; n++) fa *= P8A, fb *= P8B, fc *= P8C;
+	if (k % 2) return add_mul(add_mul(fc * (i[5 * s] - i[6 * s]), fb, i[3 * s] - i[4 * s]), fa, i[s] - i[2 * s]);
+	return add_mul(add_mul(fc * (i[5 * s] + i[6 * s]), fb, i[3 * s] + i[4 * s]), fa, i[s] + i[2 * s]);
+}
+
+// A' of the result: eight products to m values.
+INLINE void from_eight(const int m, const vec *i, const int s, vec *o, const int q) {
+	o[0] = i[0] + (i[s] + i[2 * s]) + (i[3 * s] + i[4 * s]) + (i[5 * s] + i[6 * s]);
+	UNROLL for (int k = 1; k < m; k++) o[k * q] = from_pairs(k, 1, 1, 1, i, s);
+	o[(m - 1) * q] += i[7 * s];
+}
+
+// at_pair is the polynomial of n coefficients, times a factor, at the points ±p.
+INLINE void at_pair(const int n, const float factor, const float p, const vec *i, const int s, vec *plus, vec *minus) {
+	vec even = factor * i[0], odd = factor * p * i[s];
+	float power = factor * p * p;
+	UNROLL for (int k = 2; k < n; k++, power *= p) {
+		if (k % 2) odd = add_mul(odd, power, i[k * s]);
+		else even = add_mul(even, power, i[k * s]);
+	}
+	*plus = even + odd;
+	*minus = even - odd;
+}
+
+// A of a result's gradient: m values to eight points.
+INLINE void grad_to_eight(const int m, const int lo, const int hi, const vec *i, const int s, vec *o, const int q) {
+	if (lo < 3) {
+		o[0] = i[0];
+		at_pair(m, 1, P8A, i, s, o + q, o + 2 * q);
+	}
+	if (lo < 5 && hi > 3) at_pair(m, 1, P8B, i, s, o + 3 * q, o + 4 * q);
+	if (hi > 5) {
+		at_pair(m, 1, P8C, i, s, o + 5 * q, o + 6 * q);
+		o[7 * q] = i[(m - 1) * s];
+	}
+}
+
+#define LAG8(P, Q, R) ((float)(1.0 / (2.0 * P * P * (P * P - Q * Q) * (P * P - R * R))))
+#define LAG8_0 ((float)(-1.0 / (P8A * P8A * P8B * P8B * P8C * P8C)))
+#define LAG8_A LAG8(P8A, P8B, P8C)
+#define LAG8_B LAG8(P8B, P8A, P8C)
+#define LAG8_C LAG8(P8C, P8A, P8B)
+
+// G of the filter: n taps to eight points.
+INLINE void taps_to_eight(const int n, const vec *i, const int s, vec *o, const int q) {
+	o[0] = LAG8_0 * i[0];
+	at_pair(n, LAG8_A, P8A, i, s, o + q, o + 2 * q);
+	at_pair(n, LAG8_B, P8B, i, s, o + 3 * q, o + 4 * q);
+	at_pair(n, LAG8_C, P8C, i, s, o + 5 * q, o + 6 * q);
+	o[7 * q] = i[(n - 1) * s];
+}
+
+// G' of the filter's gradient: eight points to n taps.
+INLINE void eight_to_taps(const int n, const vec *i, const int s, vec *o, const int q) {
+	o[0] = add_mul(from_pairs(0, LAG8_A, LAG8_B, LAG8_C, i, s), LAG8_0, i[0]);
+	UNROLL for (int k = 1; k < n; k++) o[k * q] = from_pairs(k, LAG8_A, LAG8_B, LAG8_C, i, s);
+	o[(n - 1) * q] += i[7 * s];
+}
+
+// The schemes: over the levels and over the field.
 enum {
 	// Every level by itself: filters of one level, and of three over a single
 	// level, of which only the middle one meets it.
@@ -123,9 +215,43 @@ enum {
 	DEPTH_DEEP,
 	// F(4, 3), as over the field: six products for four levels.
 	DEPTH_CUBE,
+	// As DEPTH_FLAT, with F(4×4, 5×5) and F(5×5, 4×4) over the field.
+	FLAT_4_5,
+	FLAT_5_4,
 };
-static const int depth_in[] = {1, 2, 4, 6}, depth_products[] = {1, 3, 4, 6}, depth_out[] = {1, 2, 2, 4};
-enum { MOST_IN = 6, MOST_PRODUCTS = 6, MOST_OUT = 4 };
+static const int depth_in[] = {1, 2, 4, 6, 1, 1}, depth_products[] = {1, 3, 4, 6, 1, 1}, depth_out[] = {1, 2, 2, 4, 1, 1};
+static const int side_points[] = {6, 6, 6, 6, 8, 8}, side_cells[] = {4, 4, 4, 4, 4, 5}, side_taps[] = {3, 3, 3, 3, 5, 4}; // T, M and R
+enum {
+	MOST_IN = 6, MOST_PRODUCTS = 6, MOST_OUT = 4,
+	LEVEL_TAPS = 3 * 9, PRODUCT_TAPS = 6 * 9, // room for the taps of all levels and of all products: 3×3 in depth, 5×5 on one level
+	LEVEL_POINTS = 6 * 36, // room for the points of all levels of a tile: those of DEPTH_CUBE are the most
+	MOST_OFFSETS = 9 * 36, // for the cells of all parts of a filter: 3×3 of 6×6 are the most, 2×2 of 8×8 fewer
+};
+
+// is_flat reports whether every level is transformed by itself.
+INLINE int is_flat(const int scheme) { return depth_in[scheme] == 1; }
+
+// The transforms along an axis of the field, by the scheme.
+INLINE void source_axis(const int scheme, const int lo, const int hi, const vec *i, const int s, vec *o, const int q) {
+	if (side_points[scheme] == 6) to_points(lo, hi, i, s, o, q);
+	else to_eight(lo, hi, i, s, o, q);
+}
+INLINE void result_axis(const int scheme, const vec *i, const int s, vec *o, const int q) {
+	if (side_points[scheme] == 6) from_points(i, s, o, q);
+	else from_eight(side_cells[scheme], i, s, o, q);
+}
+INLINE void gradient_axis(const int scheme, const int lo, const int hi, const vec *i, const int s, vec *o, const int q) {
+	if (side_points[scheme] == 6) grad_to_points(lo, hi, i, s, o, q);
+	else grad_to_eight(side_cells[scheme], lo, hi, i, s, o, q);
+}
+INLINE void filter_axis(const int scheme, const vec *i, const int s, vec *o, const int q) {
+	if (side_points[scheme] == 6) taps_to_points(i, s, o, q);
+	else taps_to_eight(side_taps[scheme], i, s, o, q);
+}
+INLINE void taps_axis(const int scheme, const vec *i, const int s, vec *o, const int q) {
+	if (side_points[scheme] == 6) points_to_taps(i, s, o, q);
+	else eight_to_taps(side_taps[scheme], i, s, o, q);
+}
 
 // Storage of transformed values: as float32; or, for products of bfloat16, in pairs,
 // of which a product reads both at once: adjacent, or as the halves of a word that two
@@ -134,14 +260,26 @@ enum { AS_WORDS, AS_ROWS, AS_HALVES };
 
 // BY_SCHEME calls f with the depth scheme as a constant; BY_STORAGE with that of
 // the fields too, float32 or bfloat16, which only their loads and stores see; BY_FORM
-// also with how the transformed values lie.
-#define BY_SCHEME(f, scheme, ...)                       \
-	switch (scheme) {                                   \
+// also with how the transformed values lie. BY_SIX and SIX_BY_STORAGE leave out the schemes of eight points, which
+// products of bfloat16 and masked filters never have.
+#define SIX_POINTS(f, ...)                              \
 	case DEPTH_FLAT: f(DEPTH_FLAT, __VA_ARGS__); break; \
 	case DEPTH_PAIR: f(DEPTH_PAIR, __VA_ARGS__); break; \
 	case DEPTH_DEEP: f(DEPTH_DEEP, __VA_ARGS__); break; \
-	case DEPTH_CUBE: f(DEPTH_CUBE, __VA_ARGS__); break; \
+	case DEPTH_CUBE: f(DEPTH_CUBE, __VA_ARGS__); break;
+#define BY_SIX(f, scheme, ...) \
+	switch (scheme) { SIX_POINTS(f, __VA_ARGS__) }
+#define BY_SCHEME(f, scheme, ...)                       \
+	switch (scheme) {                                   \
+	SIX_POINTS(f, __VA_ARGS__)                          \
+	case FLAT_4_5: f(FLAT_4_5, __VA_ARGS__); break;     \
+	case FLAT_5_4: f(FLAT_5_4, __VA_ARGS__); break;     \
 	}
+#define SIX_BY_STORAGE(f, scheme, b16, ...)     \
+	if (b16)                                    \
+		BY_SIX(f, scheme, 1, __VA_ARGS__)       \
+	else                                        \
+		BY_SIX(f, scheme, 0, __VA_ARGS__)
 #define BY_STORAGE(f, scheme, b16, ...)         \
 	if (b16)                                    \
 		BY_SCHEME(f, scheme, 1, __VA_ARGS__)    \
@@ -150,9 +288,9 @@ enum { AS_WORDS, AS_ROWS, AS_HALVES };
 #if HALVES
 #define BY_FORM(f, scheme, b16, form, ...)           \
 	if ((form) == AS_ROWS)                           \
-		BY_SCHEME(f, scheme, 1, AS_ROWS, __VA_ARGS__)   \
+		BY_SIX(f, scheme, 1, AS_ROWS, __VA_ARGS__)   \
 	else if ((form) == AS_HALVES)                    \
-		BY_SCHEME(f, scheme, 1, AS_HALVES, __VA_ARGS__) \
+		BY_SIX(f, scheme, 1, AS_HALVES, __VA_ARGS__) \
 	else                                             \
 		BY_STORAGE(f, scheme, b16, AS_WORDS, __VA_ARGS__)
 #else
@@ -203,7 +341,8 @@ typedef struct {
 	void *y;            // the result, or the filter's gradient
 	float *shared, *own; // scratch of all, and of each thread
 	long ownlen;
-	long tiles, th, tw, td, points; // tiles in all, in height, width, depth; 36·products
+	long tiles, th, tw, td, points; // tiles in all, in height, width, depth; T²·products
+	long t, m, r;            // T, M and R
 	int half;                // products of bfloat16
 	long c, cs;              // source channels, and padded ones of a transformed tile
 	long c0;                 // of the first part, in a transformed tile: even for adjacent halves
@@ -225,17 +364,18 @@ enum {
 
 static wino wino_job(const long *g, int even) {
 	wino j = {.g = g, .half = g[W_HALF]};
-	j.th = (g[W_H] + 3) / 4;
-	j.tw = (g[W_W] + 3) / 4;
 	int s = g[W_SCHEME];
+	j.t = side_points[s], j.m = side_cells[s], j.r = side_taps[s];
+	j.th = (g[W_H] + j.m - 1) / j.m;
+	j.tw = (g[W_W] + j.m - 1) / j.m;
 	j.td = (g[W_D] + depth_out[s] - 1) / depth_out[s];
 	j.tiles = g[W_N] * j.td * j.th * j.tw;
-	j.points = 36 * depth_products[s];
+	j.points = j.t * j.t * depth_products[s];
 	even &= j.half;
 	j.c0 = g[W_C0] + (g[W_C0] & even);
 	j.c = j.c0 + g[W_C1] + (g[W_C1] & even);
 	j.cs = (j.c0 + (g[W_C1] + 15) / 16 * 16 + 15) / 16 * 16;
-	j.s = (g[W_KS] + 2) / 3;
+	j.s = (g[W_KS] + j.r - 1) / j.r;
 	j.ss = j.s * j.s;
 	j.taps = g[W_KD] * g[W_KS] * g[W_KS];
 	j.chunks[0] = (g[W_C0] + CHUNK_C - 1) / CHUNK_C;
@@ -292,90 +432,90 @@ INLINE long cell_at(const long *g, long y, long x) {
 typedef struct { long n, z, y, x; } tile_at;
 static tile_at tile_of(const wino *j, long t) {
 	tile_at a;
-	a.x = t % j->tw * 4;
+	a.x = t % j->tw * j->m;
 	t /= j->tw;
-	a.y = t % j->th * 4;
+	a.y = t % j->th * j->m;
 	t /= j->th;
 	a.z = t % j->td * depth_out[j->g[W_SCHEME]];
 	a.n = t / j->td;
 	return a;
 }
 
-// Offsets of the 6×6 cells of a source tile, as of cell_at, for part q of the filter;
+// Offsets of the T×T cells of a source tile, as of cell_at, for part q of the filter;
 // −1 is zero. Returns whether all cells are in the source.
 static int tile_cells(const wino *j, tile_at a, long q, long *cell) {
 	const long *g = j->g;
 	int all = 1;
-	long col[6];
-	for (int i = 0; i < 6; i++) {
-		long x = a.x - g[W_PADX] + q % j->s * 3 + i;
+	long col[MOST_POINTS];
+	for (int i = 0; i < j->t; i++) {
+		long x = a.x - g[W_PADX] + q % j->s * j->r + i;
 		if (g[W_WRAP]) x = x < 0 ? x + g[W_SW] : x < g[W_SW] + g[W_PADX] && x >= g[W_SW] ? x - g[W_SW] : x;
 		col[i] = x < 0 || x >= g[W_SW] ? -1 : x;
 	}
-	for (int i = 0; i < 6; i++) {
-		long y = a.y - g[W_PADY] + q / j->s * 3 + i;
-		for (int k = 0; k < 6; k++) {
+	for (int i = 0; i < j->t; i++) {
+		long y = a.y - g[W_PADY] + q / j->s * j->r + i;
+		for (int k = 0; k < j->t; k++) {
 			long at = y >= 0 && y < g[W_SH] && col[k] >= 0 ? cell_at(g, y, col[k]) : -1;
-			cell[i * 6 + k] = at;
+			cell[i * j->t + k] = at;
 			all &= at >= 0;
 		}
 	}
 	return all;
 }
 
-// The products' operands out of the transformed levels.
-INLINE void depth_sources(const int scheme, const vec (*d)[36], int k, vec *o) {
-	if (scheme == DEPTH_FLAT) {
-		o[0] = d[0][k];
+// The products' operands out of the transformed levels, at one point.
+INLINE void depth_sources(const int scheme, const vec *d, vec *o) {
+	if (is_flat(scheme)) {
+		o[0] = d[0];
 	} else if (scheme == DEPTH_PAIR) {
-		o[0] = d[0][k] + d[1][k];
-		o[1] = d[1][k];
-		o[2] = d[0][k];
+		o[0] = d[0] + d[36];
+		o[1] = d[36];
+		o[2] = d[0];
 	} else if (scheme == DEPTH_DEEP) {
-		o[0] = d[0][k] - d[2][k];
-		o[1] = d[1][k] + d[2][k];
-		o[2] = d[2][k] - d[1][k];
-		o[3] = d[1][k] - d[3][k];
+		o[0] = d[0] - d[72];
+		o[1] = d[36] + d[72];
+		o[2] = d[72] - d[36];
+		o[3] = d[36] - d[108];
 	} else {
-		to_points(ALL_POINTS, d[0] + k, 36, o, 1);
+		to_points(ALL_POINTS, d, 36, o, 1);
 	}
 }
 
-// source_part transforms one tile of a chunk of the source into v + p·ps, at the rows lo ≤ i < hi of the 6×6 points.
+// source_part transforms one tile of a chunk of the source into v + p·ps, at the rows lo ≤ i < hi of the T×T points.
 INLINE void source_part(const int scheme, const int b16, const int form, const int lo, const int hi, const wino *j, tile_at a, const long *cell, int all, chunk c, void *v, long ps, int odd) {
 	const long *g = j->g, blocks = (g[c.part ? W_C1 : W_C0] + 15) / 16;
 	const long plane = (g[W_SH] - g[W_FN] - g[W_FS]) * (g[W_SW] - g[W_FW] - g[W_FE]) * 16, edge = halo_cells(g) * 16;
 	const void *x = c.part ? j->x1 : j->x0, *halo = c.part ? j->f1 : j->f0;
-	const int ni = depth_in[scheme], np = depth_products[scheme];
+	const int ni = depth_in[scheme], np = depth_products[scheme], t = side_points[scheme], tt = t * t, end = MIN(hi, t);
 	for (long cb = 0; cb < (c.n + 15) / 16; cb++) {
 		const long nth = (a.n * blocks + c.lo / 16 + cb) * g[W_SD];
 		const void *block = at(x, nth * plane, b16);
 		for (int l = 0; l < 16; l += VL) {
-			vec d[MOST_IN][36], h[36];
+			vec d[LEVEL_POINTS], h[MOST_POINTS * MOST_POINTS];
 			for (int z = 0; z < ni; z++) {
 				long level = scheme == DEPTH_DEEP || scheme == DEPTH_CUBE ? a.z - g[W_PADZ] + z : a.z + z;
 				if (level < 0 || level >= g[W_SD]) {
-					for (int k = 6 * lo; k < 6 * hi; k++) d[z][k] = (vec){};
+					for (int k = t * lo; k < t * end; k++) d[z * tt + k] = (vec){};
 					continue;
 				}
 				const void *p = at(block, level * plane + l, b16), *f = edge ? at(halo, (nth + level) * edge + l, b16) : p;
-				for (int k = 0; k < 6; k++) {
-					vec in[6];
+				for (int k = 0; k < t; k++) {
+					vec in[MOST_POINTS];
 					if (all)
-						UNROLL for (int i = 0; i < 6; i++) in[i] = get_vec(p, cell[6 * i + k], b16);
+						UNROLL for (int i = 0; i < t; i++) in[i] = get_vec(p, cell[t * i + k], b16);
 					else
-						UNROLL for (int i = 0; i < 6; i++) {
-							long c = cell[6 * i + k];
+						UNROLL for (int i = 0; i < t; i++) {
+							long c = cell[t * i + k];
 							in[i] = c >= 0 ? get_vec(p, c, b16) : c < -1 ? get_vec(f, -2 - c, b16) : (vec){};
 						}
-					to_points(lo, hi, in, 1, h + k, 6);
+					source_axis(scheme, lo, end, in, 1, h + k, t);
 				}
-				for (int i = lo; i < hi; i++) to_points(ALL_POINTS, h + 6 * i, 1, d[z] + 6 * i, 1);
+				for (int i = lo; i < end; i++) source_axis(scheme, ALL_POINTS, h + t * i, 1, d + z * tt + t * i, 1);
 			}
-			for (int k = 6 * lo; k < 6 * hi; k++) {
+			for (int k = t * lo; k < t * end; k++) {
 				vec o[MOST_PRODUCTS];
-				depth_sources(scheme, (const vec(*)[36])d, k, o);
-				UNROLL for (int q = 0; q < np; q++) put_point(v, cb * 16 + l + (q * 36 + k) * ps, o[q], form, odd);
+				depth_sources(scheme, d + k, o);
+				UNROLL for (int q = 0; q < np; q++) put_point(v, cb * 16 + l + (q * tt + k) * ps, o[q], form, odd);
 			}
 		}
 	}
@@ -390,9 +530,9 @@ INLINE void ahead(const wino *j, tile_at a, const long *cell, chunk c) {
 		long level = g[W_SCHEME] == DEPTH_DEEP || g[W_SCHEME] == DEPTH_CUBE ? a.z - g[W_PADZ] + z : a.z + z;
 		if (level < 0 || level >= g[W_SD]) continue;
 		const void *p = at(block, level * plane, j->x16);
-		for (int i = 0; i < 6; i++)
-			for (int k = 2; k < 6; k++)
-				if (cell[6 * i + k] >= 0) __builtin_prefetch(at(p, cell[6 * i + k] + 4 * 16, j->x16));
+		for (int i = 0; i < j->t; i++)
+			for (int k = j->t - j->m; k < j->t; k++)
+				if (cell[j->t * i + k] >= 0) __builtin_prefetch(at(p, cell[j->t * i + k] + j->m * 16, j->x16));
 	}
 }
 
@@ -401,69 +541,69 @@ INLINE void ahead(const wino *j, tile_at a, const long *cell, chunk c) {
 // next one.
 INLINE void source_points(const int lo, const int hi, const wino *j, long t, long i, long end, void *v, long ps, int form) {
 	tile_at a = tile_of(j, t);
-	long cell[9][36];
+	long cell[MOST_OFFSETS];
 	int all[9];
-	for (long q = 0; q < j->ss; q++) all[q] = tile_cells(j, a, q, cell[q]);
+	for (long q = 0; q < j->ss; q++) all[q] = tile_cells(j, a, q, cell + q * j->t * j->t);
 	for (; i < end; i++) {
 		chunk c = chunk_at(j, i);
 		if (j->far && j->ss == 1)
-			for (chunk b = c; b.lo < c.lo + c.n; b.lo += 16) ahead(j, a, cell[0], b);
+			for (chunk b = c; b.lo < c.lo + c.n; b.lo += 16) ahead(j, a, cell, b);
 		for (long q = 0; q < j->ss; q++, v = at(v, c.rows, form == AS_ROWS))
-			BY_FORM(source_part, j->g[W_SCHEME], j->x16, form, lo, hi, j, a, cell[q], all[q], c, v, ps, t & 1)
+			BY_FORM(source_part, j->g[W_SCHEME], j->x16, form, lo, hi, j, a, cell + q * j->t * j->t, all[q], c, v, ps, t & 1)
 	}
 }
 
 static void source_tile(const wino *j, long t, long i, long end, void *v, long ps, int form) { source_points(ALL_POINTS, j, t, i, end, v, ps, form); }
 
-// The filters of the products out of the levels of a filter: t[kD][9 taps].
-INLINE void depth_filters(const int scheme, const vec (*w)[9], int k, vec *o) {
-	if (scheme == DEPTH_FLAT) {
-		o[0] = w[0][k];
+// The filters of the products out of the levels of a filter, at one tap: w[kD][9 taps].
+INLINE void depth_filters(const int scheme, const vec *w, vec *o) {
+	if (is_flat(scheme)) {
+		o[0] = w[0];
 	} else if (scheme == DEPTH_PAIR) {
-		o[0] = w[1][k];
-		o[1] = w[2][k] - w[1][k];
-		o[2] = w[0][k] - w[1][k];
+		o[0] = w[9];
+		o[1] = w[18] - w[9];
+		o[2] = w[0] - w[9];
 	} else if (scheme == DEPTH_DEEP) {
-		o[0] = w[0][k];
-		o[1] = 0.5f * (w[0][k] + w[1][k] + w[2][k]);
-		o[2] = 0.5f * (w[0][k] - w[1][k] + w[2][k]);
-		o[3] = w[2][k];
+		o[0] = w[0];
+		o[1] = 0.5f * (w[0] + w[9] + w[18]);
+		o[2] = 0.5f * (w[0] - w[9] + w[18]);
+		o[3] = w[18];
 	} else {
-		taps_to_points(w[0] + k, 9, o, 1);
+		taps_to_points(w, 9, o, 1);
 	}
 }
 
 // tap_place is the tap of a level of the filter that is tap k of its part q; −1
 // if it lies beyond.
-INLINE long tap_place(const wino *j, long q, long level, int k) {
-	const long ks = j->g[W_KS], y = q / j->s * 3 + k / 3, x = q % j->s * 3 + k % 3;
+INLINE long tap_place(const wino *j, const int r, long q, long level, int k) {
+	const long ks = j->g[W_KS], y = q / j->s * r + k / r, x = q % j->s * r + k % r;
 	return y < ks && x < ks ? (level * ks + y) * ks + x : -1;
 }
 
 // filter_points transforms part q of VL filters of one source channel, given as
 // taps at distance ts, to u + p·ps.
 INLINE void filter_points(const int scheme, const int form, const wino *j, long q, const float *taps, long ts, float *u, long ps, int odd) {
-	const int np = depth_products[scheme];
-	vec w[3][9], m[MOST_PRODUCTS][9];
-	for (int z = 0; z < (scheme == DEPTH_FLAT ? 1 : 3); z++) {
-		long level = scheme == DEPTH_FLAT ? j->g[W_KD] / 2 : z; // of three levels over one, the middle
-		for (int k = 0; k < 9; k++) {
-			long at = tap_place(j, q, level, k);
-			w[z][k] = at < 0 ? (vec){} : load(taps + at * ts);
+	const int np = depth_products[scheme], n = side_points[scheme], r = side_taps[scheme], rr = r * r;
+	vec w[LEVEL_TAPS], m[PRODUCT_TAPS];
+	for (int z = 0; z < (is_flat(scheme) ? 1 : 3); z++) {
+		long level = is_flat(scheme) ? j->g[W_KD] / 2 : z; // of three levels over one, the middle
+		for (int k = 0; k < rr; k++) {
+			long at = tap_place(j, r, q, level, k);
+			w[z * rr + k] = at < 0 ? (vec){} : load(taps + at * ts);
 		}
 	}
-	for (int k = 0; k < 9; k++) {
+	for (int k = 0; k < rr; k++) {
 		vec o[MOST_PRODUCTS];
-		depth_filters(scheme, (const vec(*)[9])w, k, o);
-		for (int q = 0; q < np; q++) m[q][k] = o[q];
+		depth_filters(scheme, w + k, o);
+		for (int q = 0; q < np; q++) m[q * rr + k] = o[q];
 	}
 	ROLLED for (int q = 0; q < np; q++) {
-		vec h[18];
-		UNROLL for (int k = 0; k < 3; k++) taps_to_points(m[q] + k, 3, h + k, 3);
-		ROLLED for (int i = 0; i < 6; i++) {
-			vec o[6];
-			taps_to_points(h + 3 * i, 1, o, 1);
-			UNROLL for (int k = 0; k < 6; k++) put_point(u, (q * 36 + 6 * i + k) * ps, o[k], form, odd);
+		vec h[MOST_POINTS * MOST_TAPS];
+		UNROLL for (int k = 0; k < r; k++) filter_axis(scheme, m + q * rr + k, r, h + k, r);
+		ROLLED for (int i = 0; i < n; i++) {
+			vec o[MOST_POINTS];
+			filter_axis(scheme, h + r * i, 1, o, 1);
+			UNROLL for (int k = 0; k < n; k++) put_point(u, (q * n * n + n * i + k) * ps, o[k], form, odd);
 		}
 	}
 }
@@ -502,7 +642,7 @@ static void filter_block(const wino *j, chunk k, long k0, long nb, float *u, lon
 					const float *from = taps + i * j->taps * nb + l;
 					float *to = u + (in_pairs(j, q * k.rows) + (j->half ? (c + i) / 2 : c + i)) * nb + l;
 					if (HALVES && j->half)
-						BY_SCHEME(filter_points, j->g[W_SCHEME], AS_HALVES, j, q, from, nb, to, ps, (c + i) & 1)
+						BY_SIX(filter_points, j->g[W_SCHEME], AS_HALVES, j, q, from, nb, to, ps, (c + i) & 1)
 					else
 						BY_SCHEME(filter_points, j->g[W_SCHEME], AS_WORDS, j, q, from, nb, to, ps, 0)
 				}
@@ -511,7 +651,7 @@ static void filter_block(const wino *j, chunk k, long k0, long nb, float *u, lon
 
 // Level z of the result out of the products at p + q·36·ps.
 INLINE vec depth_result(const int scheme, const float *p, long ps, int z) {
-	if (scheme == DEPTH_FLAT) return load(p);
+	if (is_flat(scheme)) return load(p);
 	if (scheme == DEPTH_PAIR) return load(p) + load(p + 36 * (z + 1) * ps);
 	if (z == 0) return load(p) + load(p + 36 * ps) + load(p + 72 * ps);
 	return load(p + 36 * ps) - load(p + 72 * ps) - load(p + 108 * ps);
@@ -542,23 +682,23 @@ INLINE float source_value(const wino *j, long n, long c, long level, long cell) 
 	return get(part ? j->f1 : j->f0, nth * edge - 2 - cell + ch % 16, j->x16);
 }
 
-enum { MOST_SIDE = 9 }; // largest side of a filter
+enum { MOST_SIDE = 9, MOST_WINDOW = MOST_SIDE + MOST_CELLS - 1 }; // largest side of a filter, and of what a tile reads
 
-// plain_cells computes the 4×4 cells of one level of the result by the sum of the definition,
+// plain_cells computes the M×M cells of one level of the result by the sum of the definition,
 // for VL channels from k on. The transforms spread a NaN or infinity over the whole tile and
 // lose the sign of an infinity; sums as they stand keep them where they belong. Padding is no
 // term of the sum.
 static __attribute__((noinline, cold)) void plain_cells(const wino *j, tile_at a, int z, long k, vec *o) {
-	const long *g = j->g, ks = g[W_KS], t = j->taps, side = ks + 3;
-	long cell[(MOST_SIDE + 3) * (MOST_SIDE + 3)];
-	double sum[16][VL];
+	const long *g = j->g, ks = g[W_KS], t = j->taps, side = ks + j->m - 1;
+	long cell[MOST_WINDOW * MOST_WINDOW];
+	double sum[MOST_CELLS * MOST_CELLS][VL];
 	source_rows(g, a.y, a.x, side, cell);
 	memset(sum, 0, sizeof sum);
 	for (long c = 0; c < g[W_C0] + g[W_C1]; c++)
 		for (long zt = 0; zt < g[W_KD]; zt++) {
 			long level = a.z + z - g[W_PADZ] + zt;
 			if (level < 0 || level >= g[W_SD]) continue;
-			float x[(MOST_SIDE + 3) * (MOST_SIDE + 3)];
+			float x[MOST_WINDOW * MOST_WINDOW];
 			for (long i = 0; i < side * side; i++) x[i] = cell[i] == -1 ? 0 : source_value(j, a.n, c, level, cell[i]);
 			for (long yt = 0; yt < ks; yt++)
 				for (long xt = 0; xt < ks; xt++) {
@@ -566,14 +706,14 @@ static __attribute__((noinline, cold)) void plain_cells(const wino *j, tile_at a
 					float f[VL] = {0};
 					for (long l = 0; l < MIN(VL, g[W_K] - k); l++)
 						f[l] = g[W_FLIP] ? j->w[(c * g[W_WI] + g[W_WLO] + k + l) * t + t - 1 - tap] : j->w[((k + l) * g[W_WI] + g[W_WLO] + c) * t + tap];
-					for (int i = 0; i < 16; i++) {
-						const long at = (i / 4 + yt) * side + i % 4 + xt;
+					for (int i = 0; i < j->m * j->m; i++) {
+						const long at = (i / j->m + yt) * side + i % j->m + xt;
 						if (cell[at] == -1) continue;
 						for (int l = 0; l < VL; l++) sum[i][l] += (double)x[at] * f[l];
 					}
 				}
 		}
-	for (int i = 0; i < 16; i++) {
+	for (int i = 0; i < j->m * j->m; i++) {
 		float r[VL];
 		for (int l = 0; l < VL; l++) r[l] = sum[i][l];
 		o[i] = first_lanes(load(r), g[W_K] - k);
@@ -581,11 +721,11 @@ static __attribute__((noinline, cold)) void plain_cells(const wino *j, tile_at a
 }
 
 // result_points: products m at distance ps to the result's VL channels; the
-// tile's 4×4 cells of every level. Cells that come out as NaN or infinite are recomputed
+// tile's M×M cells of every level. Cells that come out as NaN or infinite are recomputed
 // by plain_cells.
 INLINE void result_points(const int scheme, const int b16, const wino *j, tile_at a, const float *m, long ps, long k, vec bias) {
 	const long *g = j->g, plane = g[W_H] * g[W_W] * 16;
-	const int no = depth_out[scheme];
+	const int no = depth_out[scheme], t = side_points[scheme], cells = side_cells[scheme];
 	vec d[MOST_OUT][36];
 	for (int i = 0; scheme == DEPTH_CUBE && i < 36; i++) {
 		vec p[MOST_PRODUCTS];
@@ -593,22 +733,22 @@ INLINE void result_points(const int scheme, const int b16, const wino *j, tile_a
 		from_points(p, 1, d[0] + i, 36);
 	}
 	for (int z = 0; z < no && a.z + z < g[W_D]; z++) {
-		vec h[24], o[16], all = {};
-		for (int c = 0; c < 6; c++) {
-			vec e[6];
-			UNROLL for (int i = 0; i < 6; i++) e[i] = scheme == DEPTH_CUBE ? d[z][6 * i + c] : depth_result(scheme, m + (6 * i + c) * ps, ps, z);
-			from_points(e, 1, h + c, 6);
+		vec h[MOST_POINTS * MOST_CELLS], o[MOST_CELLS * MOST_CELLS], all = {};
+		for (int c = 0; c < t; c++) {
+			vec e[MOST_POINTS];
+			UNROLL for (int i = 0; i < t; i++) e[i] = scheme == DEPTH_CUBE ? d[z][t * i + c] : depth_result(scheme, m + (t * i + c) * ps, ps, z);
+			result_axis(scheme, e, 1, h + c, t);
 		}
-		for (int i = 0; i < 4; i++) {
-			from_points(h + 6 * i, 1, o + 4 * i, 1);
-			all += (o[4 * i] + o[4 * i + 1]) + (o[4 * i + 2] + o[4 * i + 3]);
+		for (int i = 0; i < cells; i++) {
+			result_axis(scheme, h + t * i, 1, o + cells * i, 1);
+			UNROLL for (int c = 0; c < cells; c++) all += o[cells * i + c];
 		}
 		if (__builtin_expect(any_nan(all - all), 0)) plain_cells(j, a, z, k, o);
 		long at = ((a.n * ((g[W_K] + 15) / 16) + k / 16) * g[W_D] + a.z + z) * plane + k % 16;
-		for (int i = 0; i < 4 && a.y + i < g[W_H]; i++) {
+		for (int i = 0; i < cells && a.y + i < g[W_H]; i++) {
 			long row = at + ((a.y + i) * g[W_W] + a.x) * 16;
-			for (int c = 0; c < 4 && a.x + c < g[W_W]; c++) {
-				vec r = o[4 * i + c] + bias;
+			for (int c = 0; c < cells && a.x + c < g[W_W]; c++) {
+				vec r = o[cells * i + c] + bias;
 				if (g[W_RELU]) r = relu_of(r);
 				if (j->plus) r += get_vec(j->plus, row + c * 16, b16);
 				if (j->gate) r = keep(r, get_vec(j->gate, row + c * 16, b16) > 0);
@@ -632,8 +772,8 @@ static void result_tile(const wino *j, long t, const float *m, long ps, long k0,
 INLINE void near(const wino *j, const void *field, const int b16, tile_at a, long b, const int written) {
 	const long *g = j->g, plane = g[W_H] * g[W_W] * 16, from = ((a.n * ((g[W_K] + 15) / 16) + b) * g[W_D] + a.z) * plane;
 	for (long z = 0; z < depth_out[g[W_SCHEME]] && a.z + z < g[W_D]; z++)
-		for (long i = 0; i < 4 && a.y + i < g[W_H]; i++)
-			for (long c = 0; c < 4; c++) __builtin_prefetch(at(field, from + z * plane + ((a.y + i) * g[W_W] + a.x + c) * 16, b16), written);
+		for (long i = 0; i < side_cells[g[W_SCHEME]] && a.y + i < g[W_H]; i++)
+			for (long c = 0; c < side_cells[g[W_SCHEME]]; c++) __builtin_prefetch(at(field, from + z * plane + ((a.y + i) * g[W_W] + a.x + c) * 16, b16), written);
 }
 
 INLINE long block_cols(const long *g, long b) { return MIN(NB, (g[W_K] + 15) / 16 * 16 - b * NB); }
@@ -740,48 +880,48 @@ static void k_wino(ens_pool *p, int x16, int y16, void *y, const void *x0, const
 
 // The products' operands out of the transformed levels of the result's
 // gradient: the adjoint of result_points.
-INLINE void depth_results(const int scheme, const vec (*d)[36], int k, vec *o) {
-	if (scheme == DEPTH_FLAT) {
-		o[0] = d[0][k];
+INLINE void depth_results(const int scheme, const vec *d, vec *o) {
+	if (is_flat(scheme)) {
+		o[0] = d[0];
 	} else if (scheme == DEPTH_PAIR) {
-		o[0] = d[0][k] + d[1][k];
-		o[1] = d[0][k];
-		o[2] = d[1][k];
+		o[0] = d[0] + d[36];
+		o[1] = d[0];
+		o[2] = d[36];
 	} else if (scheme == DEPTH_DEEP) {
-		o[0] = d[0][k];
-		o[1] = d[0][k] + d[1][k];
-		o[2] = d[0][k] - d[1][k];
-		o[3] = -d[1][k];
+		o[0] = d[0];
+		o[1] = d[0] + d[36];
+		o[2] = d[0] - d[36];
+		o[3] = -d[36];
 	} else {
-		grad_to_points(ALL_POINTS, d[0] + k, 36, o, 1);
+		grad_to_points(ALL_POINTS, d, 36, o, 1);
 	}
 }
 
 // gradient_part transforms one tile of block kb of the result's gradient to v + p·ps, at rows of points.
 INLINE void gradient_part(const int scheme, const int b16, const int form, const int lo, const int hi, const wino *j, tile_at a, long kb, float *v, long ps, int odd) {
 	const long *g = j->g, plane = g[W_H] * g[W_W] * 16, blocks = (g[W_K] + 15) / 16;
-	const int no = depth_out[scheme], np = depth_products[scheme];
-	long h = MIN(4, g[W_H] - a.y), w = MIN(4, g[W_W] - a.x);
+	const int no = depth_out[scheme], np = depth_products[scheme], t = side_points[scheme], tt = t * t, cells = side_cells[scheme], end = MIN(hi, t);
+	long h = MIN(cells, g[W_H] - a.y), w = MIN(cells, g[W_W] - a.x);
 	const void *from = at(j->dy, ((a.n * blocks + kb) * g[W_D] + a.z) * plane + (a.y * g[W_W] + a.x) * 16, b16);
 	for (int l = 0; l < 16; l += VL) {
-		vec d[MOST_OUT][36], r[24];
+		vec d[LEVEL_POINTS], r[MOST_POINTS * MOST_CELLS];
 		for (int z = 0; z < no; z++) {
 			if (a.z + z >= g[W_D]) {
-				for (int k = 6 * lo; k < 6 * hi; k++) d[z][k] = (vec){};
+				for (int k = t * lo; k < t * end; k++) d[z * tt + k] = (vec){};
 				continue;
 			}
-			for (int k = 0; k < 4; k++) {
-				vec in[4];
-				UNROLL for (int i = 0; i < 4; i++)
+			for (int k = 0; k < cells; k++) {
+				vec in[MOST_CELLS];
+				UNROLL for (int i = 0; i < cells; i++)
 					in[i] = i < h && k < w ? get_vec(from, z * plane + (i * g[W_W] + k) * 16 + l, b16) : (vec){};
-				grad_to_points(lo, hi, in, 1, r + k, 4);
+				gradient_axis(scheme, lo, end, in, 1, r + k, cells);
 			}
-			for (int i = lo; i < hi; i++) grad_to_points(ALL_POINTS, r + 4 * i, 1, d[z] + 6 * i, 1);
+			for (int i = lo; i < end; i++) gradient_axis(scheme, ALL_POINTS, r + cells * i, 1, d + z * tt + t * i, 1);
 		}
-		for (int k = 6 * lo; k < 6 * hi; k++) {
+		for (int k = t * lo; k < t * end; k++) {
 			vec o[MOST_PRODUCTS];
-			depth_results(scheme, (const vec(*)[36])d, k, o);
-			UNROLL for (int q = 0; q < np; q++) put_point(v, l + (q * 36 + k) * ps, o[q], form, odd);
+			depth_results(scheme, d + k, o);
+			UNROLL for (int q = 0; q < np; q++) put_point(v, l + (q * tt + k) * ps, o[q], form, odd);
 		}
 	}
 }
@@ -796,36 +936,37 @@ INLINE void gradient_points(const int lo, const int hi, const wino *j, long t, f
 // into those of its taps, at distance ts.
 INLINE void filter_taps(const int scheme, const wino *j, long q0, const float *u, long ps, float *taps, long ts) {
 	const long kd = j->g[W_KD], level = j->g[W_KS] * j->g[W_KS] * ts;
-	const int np = depth_products[scheme];
-	vec m[MOST_PRODUCTS][9];
+	const int np = depth_products[scheme], n = side_points[scheme], r = side_taps[scheme], rr = r * r;
+	vec m[PRODUCT_TAPS];
 	ROLLED for (int q = 0; q < np; q++) {
-		vec h[18];
-		ROLLED for (int k = 0; k < 6; k++) {
-			vec in[6];
-			UNROLL for (int i = 0; i < 6; i++) in[i] = load(u + (q * 36 + 6 * i + k) * ps);
-			points_to_taps(in, 1, h + k, 6);
+		vec h[MOST_TAPS * MOST_POINTS];
+		ROLLED for (int k = 0; k < n; k++) {
+			vec in[MOST_POINTS];
+			UNROLL for (int i = 0; i < n; i++) in[i] = load(u + (q * n * n + n * i + k) * ps);
+			taps_axis(scheme, in, 1, h + k, n);
 		}
-		UNROLL for (int i = 0; i < 3; i++) points_to_taps(h + 6 * i, 1, m[q] + 3 * i, 1);
+		UNROLL for (int i = 0; i < r; i++) taps_axis(scheme, h + n * i, 1, m + q * rr + r * i, 1);
 	}
-	for (int k = 0; k < 9; k++) {
-		long at = tap_place(j, q0, 0, k);
+	for (int k = 0; k < rr; k++) {
+		long at = tap_place(j, r, q0, 0, k);
 		if (at < 0) continue;
 		float *to = taps + at * ts;
-		if (scheme == DEPTH_FLAT) {
-			for (long z = 0; z < kd; z++) store(to + z * level, z == kd / 2 ? m[0][k] : (vec){});
+		const vec *p = m + k;
+		if (is_flat(scheme)) {
+			for (long z = 0; z < kd; z++) store(to + z * level, z == kd / 2 ? p[0] : (vec){});
 		} else if (scheme == DEPTH_PAIR) {
-			store(to, m[2][k]);
-			store(to + level, m[0][k] - m[1][k] - m[2][k]);
-			store(to + 2 * level, m[1][k]);
+			store(to, p[18]);
+			store(to + level, p[0] - p[9] - p[18]);
+			store(to + 2 * level, p[9]);
 		} else if (scheme == DEPTH_CUBE) {
 			vec t[3];
-			points_to_taps(m[0] + k, 9, t, 1);
+			points_to_taps(p, 9, t, 1);
 			for (int z = 0; z < 3; z++) store(to + z * level, t[z]);
 		} else {
-			vec s = m[1][k] + m[2][k];
-			store(to, add_mul(m[0][k], 0.5f, s));
-			store(to + level, 0.5f * (m[1][k] - m[2][k]));
-			store(to + 2 * level, add_mul(m[3][k], 0.5f, s));
+			vec s = p[9] + p[18];
+			store(to, add_mul(p[0], 0.5f, s));
+			store(to + level, 0.5f * (p[9] - p[18]));
+			store(to + 2 * level, add_mul(p[27], 0.5f, s));
 		}
 	}
 }
@@ -932,12 +1073,12 @@ static void wino_point_item(void *arg, long p) {
 // which take longer to fetch from another thread's cache than to compute, so stay with the thread that made them.
 static void wino_rows_item(void *arg, long i) {
 	wino j = *(const wino *)arg;
-	const long lo = j.g[W_ROWS] * i, hi = lo + j.g[W_ROWS];
+	const long lo = j.g[W_ROWS] * i, hi = MIN(lo + j.g[W_ROWS], j.t);
 	for (j.first = 0; j.first < j.tiles; j.first += j.block) {
 		j.count = MIN(j.block, j.tiles - j.first);
 		for (long line = 0; line < lines_of(&j, j.count); line++) both_points(lo, hi, &j, line);
-		for (long q = 0; q < j.points; q += 36)
-			for (long p = 6 * lo; p < 6 * hi; p++) wino_point_item(&j, q + p);
+		for (long q = 0; q < j.points; q += j.t * j.t)
+			for (long p = j.t * lo; p < j.t * hi; p++) wino_point_item(&j, q + p);
 	}
 }
 
@@ -973,7 +1114,7 @@ static void k_wino_filter(ens_pool *p, int b16, float *dw, const void *x0, const
 	j.own = gradients_at(&j) + j.points * gradient_stride(&j);
 	j.ownlen = j.points * point_stride(CHUNK_C, NB);
 	for (; j.chunk < chunks; j.chunk += j.step) {
-		if (g[W_ROWS]) ens_parallel(p, wino_rows_item, &j, 6 / g[W_ROWS]);
+		if (g[W_ROWS]) ens_parallel(p, wino_rows_item, &j, (j.t + g[W_ROWS] - 1) / g[W_ROWS]);
 		for (j.first = 0; !g[W_ROWS] && j.first < j.tiles; j.first += j.block) {
 			j.count = MIN(j.block, j.tiles - j.first);
 			ens_parallel(p, wino_both_item, &j, lines_of(&j, j.count));

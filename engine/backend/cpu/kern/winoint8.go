@@ -56,7 +56,8 @@ func WinoInt8Points(s WinoSpec) int {
 	if !ok || !SupportsWino(s) || s.Side != 3 || s.Flip || s.Before != [3]int{} || s.After != [3]int{} || s.Halo != [4]int{} {
 		return 0
 	}
-	return 36 * depthSchemes[name][1]
+	c := winoSchemes[name]
+	return c.points() * c.points() * c.products
 }
 
 // WinoInt8 is a prepared int8 convolution.
@@ -100,7 +101,7 @@ func NewWinoInt8(p *Pool, s WinoInt8Spec, v WinoVariant) (*WinoInt8, error) {
 	h := s.WinoSpec
 	h.BF16 = true
 	name, _ := scheme(h)
-	w.geom[19] = C.long(depthSchemes[name][0]) // W_SCHEME
+	w.geom[19] = C.long(winoSchemes[name].number) // W_SCHEME
 	j := &WinoInt8{pool: p, spec: s, geom: w.geom, filter: w.filter, tiles: v.Tiles}
 	if v.Sparse {
 		j.kept = s.Mask.list(s.WinoSpec)

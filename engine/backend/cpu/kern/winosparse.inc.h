@@ -114,7 +114,7 @@ static void sparse_source(const sparse *s, long t, float *v, long tiles, long ps
 	int all = tile_cells(j, a, 0, cell);
 	for (long i = 0; i < s->k.read; i++) {
 		ahead(j, a, cell, sparse_chunk(j, s->k.sources[i]));
-		BY_STORAGE(source_part, j->g[W_SCHEME], j->x16, AS_WORDS, ALL_POINTS, j, a, cell, all, sparse_chunk(j, s->k.sources[i]), v + i * tiles * 16, ps, 0)
+		SIX_BY_STORAGE(source_part, j->g[W_SCHEME], j->x16, AS_WORDS, ALL_POINTS, j, a, cell, all, sparse_chunk(j, s->k.sources[i]), v + i * tiles * 16, ps, 0)
 	}
 }
 
@@ -229,7 +229,7 @@ static void sparse_both_item(void *arg, long item) {
 		float *d = j->shared + j->points * s->vs + i * 16;
 		for (long k = 0; k < s->k.used; k++) {
 			near(j, j->dy, j->x16, next, s->k.columns_used[k], 0);
-			BY_STORAGE(gradient_part, j->g[W_SCHEME], j->x16, AS_WORDS, ALL_POINTS, j, a, s->k.columns_used[k], d + k * s->tiles * 16, s->ds, 0)
+			SIX_BY_STORAGE(gradient_part, j->g[W_SCHEME], j->x16, AS_WORDS, ALL_POINTS, j, a, s->k.columns_used[k], d + k * s->tiles * 16, s->ds, 0)
 		}
 	}
 }
