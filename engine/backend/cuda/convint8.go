@@ -18,10 +18,7 @@ import (
 const firstInt8 = 80
 
 // maxInt8Density is the share of kept blocks up to which an int8 convolution is expected
-// to be faster than a dense one in 16 bits. It is not measured: Magicube's authors find
-// dense products faster at less than about 70 % zeros.
-//
-// Source: Li, Osawa and Hoefler 2022, arXiv:2209.06979, section 5.
+// to be faster than a dense one in 16 bits. It is a guess, not measured.
 const maxInt8Density = 0.3
 
 // maxInt8Sum is the number of products whose sum is exact in int32: 127·255 each.
