@@ -436,7 +436,7 @@ func (s *site) slurm() (end func(), again func(time.Time)) {
 		s.run("sh", "-c", "cd "+home+" && "+env+" "+filepath.Join(s.ops, "slurm", "submit.sh")+" "+first+" "+last)
 	}
 	last := s.inits[len(s.inits)-1]
-	s.env = append(s.env, "AMEND_EVERY=6", "AMEND_WAIT=1")
+	s.env = append(s.env, "AMEND_EVERY=8", "AMEND_WAIT=4")
 	submit(fmt.Sprintf("DUE=%d", int(max(0, s.due.Sub(last)).Seconds())), s.inits[0].Format("20060102"), last.Format("20060102"))
 	s.beforeLate = func() {
 		s.until("an amend that waits without a CPU", func() bool {
