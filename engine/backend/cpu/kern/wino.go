@@ -144,7 +144,6 @@ type Wino struct {
 	points, tiles  int // points of a transformed tile, and number of tiles
 	c, cs, columns int // input channels, input channels in a transformed tile, and padded result channels
 	parts          int // of the filter
-	scheme         winoScheme
 	halos          [2]Stored
 	kept           blockList // kept blocks of a sparse variant
 	direct         direct    // of a direct variant; 0 for others
@@ -339,7 +338,6 @@ func newWino(p *Pool, s WinoSpec, w WinoVariant, even bool) (*Wino, error) {
 		pool: p, spec: s,
 		cells:   volume(s.Size) * Block,
 		from:    volume(s.Inner()) * Block,
-		scheme:  sch,
 		points:  sch.points() * sch.points() * sch.products,
 		tiles:   s.N * ceil(s.Size[0], sch.levels) * ceil(s.Size[1], sch.cells) * ceil(s.Size[2], sch.cells),
 		c:       c,
@@ -392,7 +390,8 @@ func (j *Wino) SetHalos(f0, f1 Stored) {
 // splitByHalo sorts blocks of tiles into those that read the halo and those that do
 // not.
 func (j *Wino) splitByHalo(tiles int) {
-	s, n, c := j.spec, j.spec.Source(), j.scheme
+	name, _ := scheme(j.spec)
+	s, n, c := j.spec, j.spec.Source(), winoSchemes[name]
 	reads := func(axis, first int) bool { // whether the window beginning at first reads the halo
 		lo, hi := max(first, 0), min(first+c.points()+c.taps*(c.parts(s.Side)-1), n[axis])
 		before, behind := s.Halo[2*axis-2], s.Halo[2*axis-1]
