@@ -470,17 +470,7 @@ func keptRuns(f kernels.SRBCRSForm, w []float32, rows, channels, taps int) func(
 // packInt8 packs a filter of whole numbers up to 127.
 func packInt8(t *testing.T, f kernels.SRBCRSForm, w []float32, rows, channels, taps, zero int) (values []int8, minus []int32) {
 	t.Helper()
-	d, err := emulate.Open(1 << 24)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer d.Close()
-	check := func(err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
+	d, check := emulatedDevice(t, 1<<24)
 	put := func(from unsafe.Pointer, bytes int) device.Pointer {
 		t.Helper()
 		p, err := d.Alloc(int64(max(bytes, 8)))

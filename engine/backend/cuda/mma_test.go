@@ -93,20 +93,25 @@ KERNEL round_f16(const float *x, uint32_t *y, float *back) {
 KERNEL round_tf32(const uint32_t *x, uint32_t *y) { y[threadIdx.x] = to_tf32(x[threadIdx.x]); }
 `
 
-// warp runs a kernel of warpKernels by one warp over copies of words.
-func warp(t *testing.T, kernel string, words ...[]uint32) {
+// emulatedDevice opens an emulated device for a test, with so many bytes of memory, and returns what ends the test at an error.
+func emulatedDevice(t *testing.T, bytes int64) (d *emulate.Device, check func(error)) {
 	t.Helper()
-	d, err := emulate.Open(1 << 24)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer d.Close()
-	check := func(err error) {
+	d, err := emulate.Open(bytes)
+	check = func(err error) {
 		t.Helper()
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
+	check(err)
+	t.Cleanup(func() { d.Close() })
+	return d, check
+}
+
+// warp runs a kernel of warpKernels by one warp over copies of words.
+func warp(t *testing.T, kernel string, words ...[]uint32) {
+	t.Helper()
+	d, check := emulatedDevice(t, 1<<24)
 	source := kernels.Program("common.cuh").Source + kernels.Program("mma.cuh").Source + warpKernels
 	m, err := d.Load(device.Program{Name: "warp.cu", Source: source})
 	check(err)

@@ -220,17 +220,7 @@ func TestPackTwoFour(t *testing.T) {
 // byte of metadata for each.
 func packTwoFour(t *testing.T, w []uint32) []uint32 {
 	t.Helper()
-	d, err := emulate.Open(1 << 20)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer d.Close()
-	check := func(err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
+	d, check := emulatedDevice(t, 1<<20)
 	m, err := d.Load(kernels.ConvPack("bf16", kernels.TwoFour, false))
 	check(err)
 	values, metadata := kernels.TwoFour.PackedBytes(1, 8, 16, 2)
