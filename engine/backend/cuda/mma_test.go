@@ -93,7 +93,7 @@ KERNEL round_f16(const float *x, uint32_t *y, float *back) {
 KERNEL round_tf32(const uint32_t *x, uint32_t *y) { y[threadIdx.x] = to_tf32(x[threadIdx.x]); }
 `
 
-// emulatedDevice opens an emulated device for a test, with so many bytes of memory, and returns what ends the test at an error.
+// emulatedDevice opens an emulated device for a test, with memory of the given bytes, and returns what ends the test at an error.
 func emulatedDevice(t *testing.T, bytes int64) (d *emulate.Device, check func(error)) {
 	t.Helper()
 	d, err := emulate.Open(bytes)
