@@ -49,10 +49,14 @@ func ClassOf(g *graph.Graph, n *graph.Node) Class {
 type Peaks struct {
 	FLOPs float64 `json:"flops_per_s"` // floating point operations per second
 	Bytes float64 `json:"bytes_per_s"` // bytes per second between processor and memory
-	// Cache is the size in bytes of the caches that belong to cores, and CacheBytes their rate in bytes per second. 0 means unknown:
-	// all bytes then come from memory.
-	Cache      int64   `json:"cache,omitempty"`
-	CacheBytes float64 `json:"cache_bytes_per_s,omitempty"`
+	// Caches are the levels of caches, the fastest first. Without any, all bytes come from memory.
+	Caches []CacheLevel `json:"caches,omitempty"`
+}
+
+// CacheLevel is what the caches of one level hold together, and their rate.
+type CacheLevel struct {
+	Size  int64   `json:"size"`        // bytes
+	Bytes float64 `json:"bytes_per_s"` // bytes per second
 }
 
 // Bound is the resource that limits an operation.
@@ -69,8 +73,8 @@ const (
 //
 //	max(flops/peak FLOP/s, bytes/peak bandwidth)
 //
-// Operands may lie in the caches of the cores, where the operation before left them, and results may stay there. So many of
-// the bytes as fit there count at the rate of the caches.
+// Operands may lie in caches, where the operation before left them, and results may stay there. So many of the bytes as fit
+// into each level count at its rate, the rest at the rate of memory.
 //
 // by is the resource that determines the maximum, empty if no rate is known.
 //
@@ -81,11 +85,12 @@ func (p Peaks) Bound(flops, bytes int64) (seconds float64, by Bound) {
 		compute = float64(flops) / p.FLOPs
 	}
 	if p.Bytes > 0 {
-		near := min(bytes, p.Cache)
-		memory = float64(bytes-near) / p.Bytes
-		if near > 0 {
-			memory += float64(near) / max(p.CacheBytes, p.Bytes)
+		for _, c := range p.Caches {
+			near := min(bytes, c.Size)
+			bytes -= near
+			memory += float64(near) / max(c.Bytes, p.Bytes)
 		}
+		memory += float64(bytes) / p.Bytes
 	}
 	switch {
 	case compute > memory:

@@ -105,19 +105,23 @@ func TestMovementBlocked(t *testing.T) {
 	}
 }
 
-// TestBoundWithCaches: bytes that fit into the caches count at their rate, the rest at that of memory; an unknown or a slower cache
-// changes nothing.
+// TestBoundWithCaches: bytes that fit into each level of caches count at its rate, the rest at that of memory; an unknown or a
+// slower cache changes nothing.
 func TestBoundWithCaches(t *testing.T) {
+	near := []engine.CacheLevel{{Size: 40, Bytes: 20}}
+	two := append(near, engine.CacheLevel{Size: 20, Bytes: 10})
 	for _, c := range []struct {
 		peak  engine.Peaks
 		bytes int64
 		want  float64
 	}{
 		{engine.Peaks{Bytes: 10}, 100, 10},
-		{engine.Peaks{Bytes: 10, Cache: 40, CacheBytes: 20}, 20, 1},
-		{engine.Peaks{Bytes: 10, Cache: 40, CacheBytes: 20}, 100, 8},
-		{engine.Peaks{Bytes: 10, Cache: 40, CacheBytes: 5}, 100, 10},
-		{engine.Peaks{FLOPs: 1, Bytes: 10, Cache: 40, CacheBytes: 20}, 20, 7},
+		{engine.Peaks{Bytes: 10, Caches: near}, 20, 1},
+		{engine.Peaks{Bytes: 10, Caches: near}, 100, 8},
+		{engine.Peaks{Bytes: 10, Caches: []engine.CacheLevel{{Size: 40, Bytes: 5}}}, 100, 10},
+		{engine.Peaks{Bytes: 8, Caches: two}, 45, 2.5},
+		{engine.Peaks{Bytes: 8, Caches: two}, 100, 9},
+		{engine.Peaks{FLOPs: 1, Bytes: 10, Caches: near}, 20, 7},
 	} {
 		if got, _ := c.peak.Bound(7, c.bytes); got != c.want {
 			t.Errorf("%+v, %d bytes: %g s, want %g s", c.peak, c.bytes, got, c.want)

@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/ensemble-weather/ensemble/engine"
@@ -22,14 +23,24 @@ type Peak struct {
 	GFLOPs    float64 `json:"peak_gflops"`     // rate of a matrix product
 	By        string  `json:"peak_by"`         // implementation that multiplied
 	Bandwidth float64 `json:"bandwidth_gib_s"` // rate of a copy, GiB/s
-	// CacheMiB is the size of the second caches of the threads' cores, and CacheBandwidth the rate of a copy within them, GiB/s. 0: unknown.
-	CacheMiB       float64 `json:"cache_mib,omitempty"`
-	CacheBandwidth float64 `json:"cache_bandwidth_gib_s,omitempty"`
+	Updates   float64 `json:"update_gib_s"`    // rate of x += y, GiB/s
+	Caches    []Cache `json:"caches,omitempty"`
+}
+
+// Cache describes the second caches of the threads' cores together, or the third cache.
+type Cache struct {
+	Level     int     `json:"level"`           // 2 or 3
+	MiB       float64 `json:"mib"`             // what it holds
+	Bandwidth float64 `json:"bandwidth_gib_s"` // rate of a copy within the second caches, of reading from the third, GiB/s
 }
 
 // Engine converts the peaks to the units of plans.
 func (p Peak) Engine() engine.Peaks {
-	return engine.Peaks{FLOPs: p.GFLOPs * 1e9, Bytes: p.Bandwidth * (1 << 30), Cache: int64(p.CacheMiB * (1 << 20)), CacheBytes: p.CacheBandwidth * (1 << 30)}
+	e := engine.Peaks{FLOPs: p.GFLOPs * 1e9, Bytes: max(p.Bandwidth, p.Updates) * (1 << 30)}
+	for _, c := range p.Caches {
+		e.Caches = append(e.Caches, engine.CacheLevel{Size: int64(c.MiB * (1 << 20)), Bytes: c.Bandwidth * (1 << 30)})
+	}
+	return e
 }
 
 // Sizes of the peak measurements: matrices that keep every core busy for tens of ms, and memory that exceeds
@@ -38,9 +49,9 @@ const (
 	peakSide      = 2048
 	peakCopyBytes = 256 << 20
 	peakTime      = time.Second // for each of them
-	// A copy within caches takes a part of the first cache, whose rate is the highest, and is repeated, as starting threads takes long.
-	peakNearBytes   = 32 << 10 // of each thread, read and written
-	peakNearRepeats = 4096
+	// A copy for the rate of the second caches takes a part of the first, whose rate is the highest.
+	peakNearBytes = 32 << 10  // of each thread, read and written
+	peakNear      = 128 << 20 // bytes that all threads read and write within caches, repeatedly, as starting threads takes long
 )
 
 // MeasurePeak multiplies large matrices and copies memory on a number of threads. The best repetition counts,
@@ -67,19 +78,26 @@ func measureRates(ctx context.Context, threads int, timeOf func(context.Context,
 		return p, err
 	}
 	p.GFLOPs = 2 * peakSide * peakSide * peakSide / seconds / 1e9
-	if seconds, err = timeOf(ctx, memoryCopy(p.Threads, peakCopyBytes, 1)); err != nil {
-		return p, err
-	}
-	p.Bandwidth = 2 * peakCopyBytes / seconds / (1 << 30) // bytes read and written
-	if l2 := cpuinfo.Read().L2; l2 > 0 {
-		bytes := p.Threads * peakNearBytes / 2
-		if seconds, err = timeOf(ctx, memoryCopy(p.Threads, bytes, peakNearRepeats)); err != nil {
-			return p, err
+	// rate returns GiB/s of repeated work on bytes.
+	rate := func(f func() error, bytes, repeats int) float64 {
+		if seconds, wrong := timeOf(ctx, f); wrong == nil {
+			return float64(bytes) * float64(repeats) / seconds / (1 << 30)
+		} else {
+			err = errors.Join(err, wrong)
 		}
-		p.CacheMiB = float64(p.Threads*l2) / (1 << 20)
-		p.CacheBandwidth = 2 * float64(bytes) * peakNearRepeats / seconds / (1 << 30)
+		return 0
 	}
-	return p, nil
+	p.Bandwidth = rate(memoryCopy(p.Threads, peakCopyBytes, 1), 2*peakCopyBytes, 1)
+	p.Updates = rate(memoryUpdate(p.Threads, peakCopyBytes, 1), 3*peakCopyBytes, 1)
+	if l2, l3 := p.Threads*cpuinfo.Read().L2, cpuinfo.Read().L3; l2 > 0 {
+		near := p.Threads * peakNearBytes
+		p.Caches = append(p.Caches, Cache{2, float64(l2) / (1 << 20), rate(memoryCopy(p.Threads, near/2, peakNear/near), near, peakNear/near)})
+		if far := min(8*l2, l3/2); far > 0 { // does not fit into the second caches
+			repeats := max(peakNear/far, 1)
+			p.Caches = append(p.Caches, Cache{3, float64(l3) / (1 << 20), rate(memoryRead(p.Threads, far, repeats), far, repeats)})
+		}
+	}
+	return p, err
 }
 
 // best returns the shortest time of f in seconds, of runs within some time.
@@ -156,13 +174,50 @@ func memoryCopy(threads, bytes, repeats int) func() error {
 	for i := range from {
 		from[i] = float32(i)
 	}
+	return onThreads(threads, len(from), repeats, func(lo, hi int) { copy(to[lo:hi], from[lo:hi]) })
+}
+
+// line is the number of words of a line of the caches. Caches and memory move whole lines.
+const line = 64 / 8
+
+// memoryRead reads bytes repeatedly, each thread its part: a word of each line.
+func memoryRead(threads, bytes, repeats int) func() error {
+	x := make([]uint64, bytes/8)
+	for i := range x {
+		x[i] = uint64(i)
+	}
+	var read atomic.Uint64 // keeps the compiler from leaving the reading out
+	return onThreads(threads, len(x), repeats, func(lo, hi int) {
+		var a, b, c, d uint64 // four, which do not wait for each other
+		for part := x[lo:hi]; len(part) >= 4*line; part = part[4*line:] {
+			a, b, c, d = a+part[0], b+part[line], c+part[2*line], d+part[3*line]
+		}
+		read.Add(a + b + c + d)
+	})
+}
+
+// memoryUpdate adds bytes to as many others repeatedly, each thread its part: a word of each line. Unlike a copy it reads more
+// than it writes, as optimisers and sums of gradients do.
+func memoryUpdate(threads, bytes, repeats int) func() error {
+	x, y := make([]uint64, bytes/8), make([]uint64, bytes/8)
+	for i := range x {
+		x[i], y[i] = 1, 1
+	}
+	return onThreads(threads, len(x), repeats, func(lo, hi int) {
+		for to, from := x[lo:hi], y[lo:hi]; len(to) >= line && len(from) >= line; to, from = to[line:], from[line:] {
+			to[0] += from[0]
+		}
+	})
+}
+
+// onThreads divides n elements among threads, each of which works on its own repeatedly.
+func onThreads(threads, n, repeats int, work func(lo, hi int)) func() error {
 	return func() error {
 		var all sync.WaitGroup
 		for t := range threads {
-			lo, hi := t*len(from)/threads, (t+1)*len(from)/threads
 			all.Go(func() {
 				for range repeats {
-					copy(to[lo:hi], from[lo:hi])
+					work(t*n/threads, (t+1)*n/threads)
 				}
 			})
 		}

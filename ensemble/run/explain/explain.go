@@ -123,7 +123,7 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 		}
 		o.Peaks.FLOPs = cmp.Or(o.Peaks.FLOPs, measured.Engine().FLOPs)
 		if o.Peaks.Bytes == 0 {
-			o.Peaks.Bytes, o.Peaks.Cache, o.Peaks.CacheBytes = measured.Engine().Bytes, measured.Engine().Cache, measured.Engine().CacheBytes
+			o.Peaks.Bytes, o.Peaks.Caches = measured.Engine().Bytes, measured.Engine().Caches
 		}
 	}
 	e, err := engine.Explain(g, s.Options, o.Peaks)
