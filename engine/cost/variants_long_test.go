@@ -8,13 +8,13 @@ import "testing"
 func TestLongTuning(t *testing.T) {
 	r := committedRaces(t)
 	least := 0.0
-	for _, limit := range []float64{0.01, 0.03, 0.059, 0.1} {
+	for _, limit := range []float64{0.01, 0.02, variantError, 0.06, 0.1} {
 		var all tally
 		by := map[string]*tally{}
 		worst := 0.0
 		for _, network := range r.Tunings {
 			e := fitWithout(t, r, network.Network)
-			e.Error = limit
+			e.Error, e.KindError = limit, kindError
 			for k, s := range r.Setups {
 				sum := r.race(t, network, k, e)
 				if sum.variants == 0 {

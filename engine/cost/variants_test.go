@@ -43,7 +43,7 @@ func fitWithout(t *testing.T, r *Races, network string) *tune.Expectations {
 // TestExpectations: tune's expectations.json is the fit to races.json. With -update it is written.
 func TestExpectations(t *testing.T) {
 	e := fitWithout(t, committedRaces(t), unseenNetwork)
-	e.Error = variantError
+	e.Error, e.KindError = variantError, kindError
 	want, err := json.MarshalIndent(e, "", " ")
 	if err != nil {
 		t.Fatal(err)
@@ -98,11 +98,11 @@ func (r *Races) race(t *testing.T, network Tuning, k int, e *tune.Expectations) 
 		times[v.Key+v.Name] = took
 		m := r.Setups[k].Machine
 		kernels[v.Key] = append(kernels[v.Key], tune.Candidate{Name: v.Name, Run: func() error { now += took; return nil },
-			Expected: e.Time(m.ISA, float64(m.L2), v.Work)})
+			Expected: e.Time(m.ISA, float64(m.L2), v.Work), Kind: v.Work.Kind})
 	}
 	for key, candidates := range kernels {
 		o := tune.ShortRace
-		o.Clock = clock
+		o.Clock, o.KindError = clock, e.KindError
 		for _, o.Error = range []float64{e.Error, 0} {
 			start := now
 			entry, err := tune.Benchmark(candidates, o)

@@ -15,8 +15,10 @@ type Candidate struct {
 	Bytes int64        // workspace; recorded, not used
 	Run   func() error // executes it once
 	// Expected is the expected time, in any unit that all candidates have in common; 0:
-	// unknown. See Expectations.
+	// unknown. See Expectations. Of another machine ratios of candidates of one Kind tell more
+	// than those of two.
 	Expected float64
+	Kind     string
 	// Busy is the mean number of threads that have work; 0: one. Of equal processor times that of more busy threads is the
 	// shorter time.
 	Busy float64
@@ -42,9 +44,10 @@ type BenchmarkOptions struct {
 	// Margin is the relative difference below which times count as equal; 0 means 0.02. Of
 	// equal candidates the one listed first is chosen.
 	Margin float64
-	// Error is the relative error of expected times: a candidate is skipped if even this
-	// much less than its expected time is more than the best measured time. 0: none is.
-	Error float64
+	// Error is the relative error of ratios of expected times of one kind, KindError that of two kinds: a
+	// candidate is skipped if even this much less than its expected time is more than the best measured
+	// time. Error 0: none is.
+	Error, KindError float64
 
 	// Clock returns the processor time and the wall-clock time; nil: those of this process.
 	Clock func() (cpu, wall time.Duration)
@@ -64,7 +67,7 @@ const (
 //
 // Errors: *exit.Error (exit.Bug) for negative options.
 func (o *BenchmarkOptions) check() error {
-	if o.MinRounds < 0 || o.MaxRounds < 0 || o.MinDuration < 0 || o.Budget < 0 || !(o.Margin >= 0) || !(o.Error >= 0) {
+	if o.MinRounds < 0 || o.MaxRounds < 0 || o.MinDuration < 0 || o.Budget < 0 || !(o.Margin >= 0) || !(o.Error >= 0) || !(o.KindError >= 0) {
 		return &exit.Error{Code: exit.Bug, What: fmt.Sprintf("benchmark of kernels: negative options: %+v", *o), Fix: "report this"}
 	}
 	o.MinRounds = cmp.Or(o.MinRounds, 3)
@@ -96,7 +99,8 @@ func (o *BenchmarkOptions) check() error {
 //
 //	e_i/(1 + Error) · t_k/e_k > best t
 //
-// where k is the fastest candidate with an expected time at that moment.
+// where k is the fastest candidate of its kind at that moment; if none of its kind has run, with KindError in place of Error, the
+// fastest of all that have an expected time.
 //
 // The entry lists the choice first, then the others by time; equal times keep the order of candidates. The choice is the
 // first listed candidate with
@@ -132,6 +136,9 @@ func Benchmark(candidates []Candidate, o BenchmarkOptions) (Entry, error) {
 	return r.rank(), nil
 }
 
+// ofAll stands for all kinds.
+const ofAll = "*"
+
 // race is a benchmark that runs.
 type race struct {
 	BenchmarkOptions
@@ -139,13 +146,14 @@ type race struct {
 	timings    []Timing // by candidate
 	order      []int    // of candidates in even rounds
 	lead       int      // the fastest candidate; −1: none has run
-	reference  int      // the fastest one with an expected time; −1: none has run
+	// references are the fastest candidates with an expected time: of each kind, and of all.
+	references map[string]int
 	start      time.Duration
 }
 
 // newRace orders candidates by their expected times.
 func newRace(candidates []Candidate, o BenchmarkOptions) *race {
-	r := &race{BenchmarkOptions: o, candidates: candidates, timings: make([]Timing, len(candidates)), lead: -1, reference: -1}
+	r := &race{BenchmarkOptions: o, candidates: candidates, timings: make([]Timing, len(candidates)), lead: -1, references: map[string]int{}}
 	for i := range candidates {
 		r.order = append(r.order, i)
 	}
@@ -188,8 +196,8 @@ func (r *race) isOut(i int) bool {
 	t, best := r.time(i), r.time(r.lead)
 	switch r.timings[i].Runs {
 	case 0:
-		e := r.candidates[i].time(float64(r.expected(i)))
-		return e > 0 && r.Error > 0 && e > (1+r.Error)*best
+		cpu, err := r.expected(i)
+		return r.Error > 0 && r.candidates[i].time(float64(cpu)) > (1+err)*best
 	case 1:
 		return t > behindOnce*best && i != r.order[0]
 	}
@@ -204,18 +212,29 @@ func (r *race) compare(i int) {
 	if r.lead < 0 || r.time(i) < r.time(r.lead) {
 		r.lead = i
 	}
-	if r.candidates[i].Expected > 0 && (r.reference < 0 || r.time(i) < r.time(r.reference)) {
-		r.reference = i
+	if r.candidates[i].Expected == 0 {
+		return
+	}
+	for _, kind := range []string{r.candidates[i].Kind, ofAll} {
+		if k, known := r.references[kind]; !known || r.time(i) < r.time(k) {
+			r.references[kind] = i
+		}
 	}
 }
 
-// expected is the expected processor time of a candidate by the measured one of the reference; 0: unknown.
-func (r *race) expected(i int) time.Duration {
-	if r.reference < 0 {
-		return 0
+// expected is the expected processor time of a candidate by the measured one of its reference, with its relative error; 0: unknown.
+func (r *race) expected(i int) (cpu time.Duration, err float64) {
+	c := r.candidates[i]
+	err = r.Error
+	k, known := r.references[c.Kind]
+	if !known {
+		err = r.KindError
+		k, known = r.references[ofAll]
 	}
-	k := r.reference
-	return time.Duration(float64(r.timings[k].CPU) * r.candidates[i].Expected / r.candidates[k].Expected)
+	if !known {
+		return 0, 0
+	}
+	return time.Duration(float64(r.timings[k].CPU) * c.Expected / r.candidates[k].Expected), err
 }
 
 // timeRun runs a candidate once and keeps the least times of all its runs. A clock of
@@ -241,7 +260,7 @@ func (r *race) rank() Entry {
 	for i, t := range r.timings {
 		switch {
 		case t.Runs == 0:
-			if r.expected(i) > 0 { // otherwise the time was up
+			if cpu, _ := r.expected(i); cpu > 0 { // otherwise the time was up
 				skipped = append(skipped, i)
 			}
 		case choice < 0 && r.time(i) <= (1+r.Margin)*r.time(r.lead):
@@ -251,14 +270,19 @@ func (r *race) rank() Entry {
 		}
 	}
 	slices.SortStableFunc(ran, func(i, j int) int { return cmp.Compare(r.time(i), r.time(j)) })
-	expected := func(i int) float64 { return r.candidates[i].time(float64(r.expected(i))) }
-	slices.SortStableFunc(skipped, func(i, j int) int { return cmp.Compare(expected(i), expected(j)) })
+	expected := make([]time.Duration, len(r.candidates))
+	for i := range expected {
+		expected[i], _ = r.expected(i)
+	}
+	slices.SortStableFunc(skipped, func(i, j int) int {
+		return cmp.Compare(r.candidates[i].time(float64(expected[i])), r.candidates[j].time(float64(expected[j])))
+	})
 	e := Entry{Choice: r.timings[choice].Name}
 	for _, i := range slices.Insert(ran, 0, choice) {
 		e.Candidates = append(e.Candidates, r.timings[i])
 	}
 	for _, i := range skipped {
-		e.Skipped = append(e.Skipped, Expectation{Name: r.candidates[i].Name, CPU: r.expected(i)})
+		e.Skipped = append(e.Skipped, Expectation{Name: r.candidates[i].Name, CPU: expected[i]})
 	}
 	return e
 }

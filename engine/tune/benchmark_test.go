@@ -137,12 +137,14 @@ func TestBenchmark(t *testing.T) {
 }
 
 // TestBenchmarkExpected: candidates run in the order of their expected times. One that would be slower than the best even if it took less
-// than expected by the error is skipped; the entry has its expected time in the unit of the others.
+// than expected by the error is skipped; the entry has its expected time in the unit of the others. The first one of a kind is compared with
+// those of other kinds, by a larger error.
 func TestBenchmarkExpected(t *testing.T) {
 	type runner struct {
 		name     string
 		ms       int
 		expected float64
+		kind     string
 	}
 	for _, c := range []struct {
 		name    string
@@ -152,22 +154,25 @@ func TestBenchmarkExpected(t *testing.T) {
 		want    string
 		skipped string
 	}{
-		{"all are as expected: one runs", 0.1, []runner{{"a", 15, 3}, {"b", 10, 2}, {"c", 12, 2.4}}, "b", "b: b 10 10 3", "c 12 a 15"},
-		{"within the error: two run", 0.24, []runner{{"a", 15, 3}, {"b", 10, 2}, {"c", 9, 2.4}}, "bc", "c: c 9 9 3, b 10 10 3", "a 11.25"},
-		{"no error: all run, in their order", 0, []runner{{"a", 15, 3}, {"b", 10, 2}, {"c", 9, 2.4}}, "bca", "c: c 9 9 3, b 10 10 3, a 15 15 2", ""},
-		{"unknown: runs, last", 0.1, []runner{{"a", 9, 0}, {"b", 10, 2}, {"c", 12, 2.4}}, "ba", "a: a 9 9 3, b 10 10 3", "c 12"},
-		{"all unknown: as listed", 0.1, []runner{{"a", 9, 0}, {"b", 10, 0}}, "ab", "a: a 9 9 3, b 10 10 3", ""},
-		{"slower than expected: the next runs", 0.1, []runner{{"a", 30, 2}, {"b", 10, 2.1}, {"c", 11, 2.3}}, "abc", "b: b 10 10 3, c 11 11 3, a 30 30 2", ""},
+		{"all are as expected: one runs", 0.1, []runner{{"a", 15, 3, ""}, {"b", 10, 2, ""}, {"c", 12, 2.4, ""}}, "b", "b: b 10 10 3", "c 12 a 15"},
+		{"within the error: two run", 0.24, []runner{{"a", 15, 3, ""}, {"b", 10, 2, ""}, {"c", 9, 2.4, ""}}, "bc", "c: c 9 9 3, b 10 10 3", "a 11.25"},
+		{"no error: all run, in their order", 0, []runner{{"a", 15, 3, ""}, {"b", 10, 2, ""}, {"c", 9, 2.4, ""}}, "bca", "c: c 9 9 3, b 10 10 3, a 15 15 2", ""},
+		{"unknown: runs, last", 0.1, []runner{{"a", 9, 0, ""}, {"b", 10, 2, ""}, {"c", 12, 2.4, ""}}, "ba", "a: a 9 9 3, b 10 10 3", "c 12"},
+		{"all unknown: as listed", 0.1, []runner{{"a", 9, 0, ""}, {"b", 10, 0, ""}}, "ab", "a: a 9 9 3, b 10 10 3", ""},
+		{"slower than expected: the next runs", 0.1, []runner{{"a", 30, 2, ""}, {"b", 10, 2.1, ""}, {"c", 11, 2.3, ""}}, "abc", "b: b 10 10 3, c 11 11 3, a 30 30 2", ""},
+		{"a kind that is faster than expected", 0.1, []runner{{"a", 10, 2, ""}, {"b", 12, 2.3, ""}, {"c", 8, 2.9, "whole"}, {"d", 9, 3.3, "whole"}}, "ac", "c: c 8 8 3, a 10 10 2", "d 9.103448 b 11.5"},
+		{"a kind that is slower by more than its error", 0.1, []runner{{"a", 10, 2, ""}, {"c", 8, 3.1, "whole"}}, "a", "a: a 10 10 3", "c 15.5"},
+		{"a kind that is slower than expected", 0.1, []runner{{"a", 10, 2, ""}, {"c", 14, 2, "whole"}, {"d", 15, 2.1, "whole"}}, "ac", "a: a 10 10 3, c 14 14 2", "d 14.7"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			track := &track{round: map[string]int{}}
 			var all []Candidate
 			for _, r := range c.all {
 				candidate := track.runner(r.name, always(r.ms))
-				candidate.Expected = r.expected
+				candidate.Expected, candidate.Kind = r.expected, r.kind
 				all = append(all, candidate)
 			}
-			e, err := Benchmark(all, BenchmarkOptions{Error: c.error, Clock: track.clock, MaxRounds: 3})
+			e, err := Benchmark(all, BenchmarkOptions{Error: c.error, KindError: 0.5, Clock: track.clock, MaxRounds: 3})
 			var skipped []string
 			for _, s := range e.Skipped {
 				skipped = append(skipped, fmt.Sprintf("%s %g", s.Name, float64(s.CPU)/1e6))

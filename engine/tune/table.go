@@ -168,7 +168,7 @@ func (t *Table) TimeAll(rounds int) { t.rounds = rounds }
 // Options completes the options of a benchmark for the table: candidates that are expected to
 // be slow are skipped, or with TimeAll all run, whatever Budget is.
 func (t *Table) Options(o BenchmarkOptions) BenchmarkOptions {
-	o.Error = Fitted().Error
+	o.Error, o.KindError = Fitted().Error, Fitted().KindError
 	if t != nil && t.rounds > 0 {
 		o.Error, o.Budget, o.MinRounds = 0, 0, t.rounds
 	}

@@ -76,8 +76,9 @@ type Expectations struct {
 	// Kinds are coefficients of the features by VectorISA and Work.Kind, in nanoseconds on the machine that was measured. Of others only
 	// the ratios of two variants of a kernel count.
 	Kinds map[string]map[string][WorkFeatures]float64 `json:"kinds"`
-	// Error is BenchmarkOptions.Error of their ratios.
-	Error float64 `json:"error"`
+	// Error and KindError are those of BenchmarkOptions, of their ratios.
+	Error     float64 `json:"error"`
+	KindError float64 `json:"kind_error"`
 }
 
 //go:embed expectations.json

@@ -399,13 +399,9 @@ func (b *Backend) benchmarkVariants(p winoPass, variants []kern.WinoVariant, est
 	if p.Parts[1] > 0 {
 		x1 = field(p.Parts[1], p.Source())
 	}
-	expected, err := p.expectedTimes(variants)
-	if err != nil {
-		return tune.Entry{}, err
-	}
 	var scratch []float32
 	var runners []tune.Candidate
-	for i, w := range variants {
+	for _, w := range variants {
 		j, err := b.newWino(p, w)
 		if err != nil {
 			return tune.Entry{}, err
@@ -417,7 +413,10 @@ func (b *Backend) benchmarkVariants(p winoPass, variants []kern.WinoVariant, est
 		if p.filter() {
 			run = func() { j.RunFilter(filter, x0, x1, y, scratch) }
 		}
-		runners = append(runners, tune.Candidate{Name: j.variant, Bytes: 4 * int64(j.ScratchLen()), Run: func() error { run(); return nil }, Expected: expected[i], Busy: p.meanBusyThreads(w)})
+		runners = append(runners, tune.Candidate{Name: j.variant, Bytes: 4 * int64(j.ScratchLen()), Run: func() error { run(); return nil }, Busy: p.meanBusyThreads(w)})
+	}
+	if err := p.expect(runners, variants); err != nil {
+		return tune.Entry{}, err
 	}
 	return tune.Benchmark(runners, b.options.Timings.Options(p.benchmarkOptions(len(variants), estimate)))
 }

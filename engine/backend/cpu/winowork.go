@@ -46,23 +46,22 @@ func (p winoPass) work(w kern.WinoVariant) (tune.Work, error) {
 	return work, nil
 }
 
-// expectedTimes returns the expected times of variants, in one unit; 0 where they depend on more
+// expect sets the expected times and kinds of the candidates of variants, but where times depend on more
 // than shapes: int8, AMX and masks; and those of rows of points until they are fitted.
 //
 // Errors: those of preparing a variant.
-func (p winoPass) expectedTimes(variants []kern.WinoVariant) ([]float64, error) {
-	times := make([]float64, len(variants))
+func (p winoPass) expect(candidates []tune.Candidate, variants []kern.WinoVariant) error {
 	for i, w := range variants {
 		if p.scales != nil || w.Direct || w.Sparse {
 			continue
 		}
 		work, err := p.work(w)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		times[i] = tune.Fitted().Time(kern.ISA(), tune.SecondCache(), work)
+		candidates[i].Kind, candidates[i].Expected = work.Kind, tune.Fitted().Time(kern.ISA(), tune.SecondCache(), work)
 	}
-	return times, nil
+	return nil
 }
 
 // VariantWork returns the work of the variants of a kernel, the default first, from its key in the

@@ -46,18 +46,17 @@ func TestVariantWork(t *testing.T) {
 				t.Errorf("%s: variants %v", p.key(), names)
 			}
 			fitted := slices.DeleteFunc(p.variants(), func(w kern.WinoVariant) bool { return w.Whole || w.Rows > 0 })
-			few, err := p.expectedTimes(fitted)
-			if err != nil {
+			few, more := make([]tune.Candidate, len(fitted)), make([]tune.Candidate, len(fitted))
+			if err := p.expect(few, fitted); err != nil {
 				t.Fatal(err)
 			}
 			p.N = 8
-			more, err := p.expectedTimes(fitted)
-			if err != nil || len(more) < 4 {
+			if err := p.expect(more, fitted); err != nil || len(more) < 4 {
 				t.Fatal(more, err)
 			}
 			for i, w := range fitted {
-				if !(few[i] > 0 && more[i] > few[i]) {
-					t.Errorf("%s, %s: expected times %g, and %g for four times the samples", p.key(), p.variantName(w), few[i], more[i])
+				if !(few[i].Expected > 0 && more[i].Expected > few[i].Expected) {
+					t.Errorf("%s, %s: expected times %g, and %g for four times the samples", p.key(), p.variantName(w), few[i].Expected, more[i].Expected)
 				}
 			}
 		}
@@ -69,12 +68,13 @@ func TestVariantWork(t *testing.T) {
 	}
 }
 
-// TestUnexpected: masks, int8 and AMX have no expected times.
+// TestUnexpected: masks, int8 and AMX have no expected times; variants that transform all tiles first are another kind.
 func TestUnexpected(t *testing.T) {
 	p := winoPass{name: "forward", WinoSpec: kern.WinoSpec{N: 2, Parts: [2]int{32, 0}, K: 48, Size: [3]int{2, 32, 64}, KD: 3, Side: 3, FilterIn: 32}}
-	times, err := p.expectedTimes([]kern.WinoVariant{{Tiles: 14}, {Tiles: 14, Sparse: true}, {Direct: true}})
-	if err != nil || !(times[0] > 0) || times[1] != 0 || times[2] != 0 {
-		t.Errorf("%v, error %v", times, err)
+	variants := []kern.WinoVariant{{Tiles: 14}, {Tiles: 28}, {Whole: true}, {Tiles: 14, Sparse: true}, {Direct: true}}
+	c := make([]tune.Candidate, len(variants))
+	if err := p.expect(c, variants); err != nil || !(c[0].Expected > 0) || c[3].Expected != 0 || c[4].Expected != 0 || c[0].Kind != c[1].Kind || c[0].Kind == c[2].Kind {
+		t.Errorf("%+v, error %v", c, err)
 	}
 	if got := tune.Fitted().Time("sve", 1<<20, tune.Work{Kind: "forward", Items: 1, Block: 1, Shared: 1, Item: 1}); got != 0 {
 		t.Errorf("unknown instruction set: %g", got)
