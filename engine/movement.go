@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"slices"
+
 	"github.com/ensemble-weather/ensemble/engine/graph"
 	"github.com/ensemble-weather/ensemble/engine/op"
 )
@@ -113,7 +115,9 @@ type Movement struct {
 	FLOPs    int64       `json:"flops"`    // useful operations
 	// LeastFLOPs are the fewest operations of the forms in which kernels compute it (op.LeastFLOPs).
 	LeastFLOPs int64 `json:"least_flops"`
-	Bytes      int64 `json:"bytes"` // read and written, each operand and the result once
+	// BF16Products reports whether it is a convolution that multiplies bfloat16.
+	BF16Products bool  `json:"-"`
+	Bytes        int64 `json:"bytes"` // read and written, each operand and the result once
 	// BoundS is the shortest time in seconds at the given peaks, Bound the
 	// limiting resource.
 	BoundS float64 `json:"bound_s,omitempty"`
@@ -153,7 +157,8 @@ func (p *Plan) Movement(peak Peaks) []Movement {
 		n := k.node
 		m := Movement{Node: n.ID, Op: n.Op.Name, Kernel: k.Name, Class: ClassOf(p.graph, n), Backward: backward[n.ID], Shape: n.Shape,
 			FLOPs: n.Op.FLOPs(p.graph.InShapes(n), n.Shape, n.Attrs), Bytes: nodeBytes(p.graph, n, p.unit.ElemBytes)}
-		m.LeastFLOPs = op.LeastFLOPs(n.Op, p.graph.InShapes(n), n.Shape, n.Attrs)
+		m.BF16Products = p.multipliesBF16(n)
+		m.LeastFLOPs = op.LeastFLOPs(n.Op, p.graph.InShapes(n), n.Shape, n.Attrs, m.BF16Products)
 		m.BoundS, m.Bound = peak.Bound(m.LeastFLOPs, m.Bytes)
 		if k.runs > 0 {
 			m.MeasuredS = float64(k.ns) / float64(k.runs) / 1e9
@@ -164,6 +169,13 @@ func (p *Plan) Movement(peak Peaks) []Movement {
 		out[i] = m
 	}
 	return out
+}
+
+// multipliesBF16 reports whether a node is a convolution that multiplies bfloat16: the precision is bf16_products, and all its fields are
+// stored so.
+func (p *Plan) multipliesBF16(n *graph.Node) bool {
+	return p.opts.Precision == "bf16_products" && n.Op.Conv != nil &&
+		!slices.ContainsFunc(n.Op.Conv.Fields(len(n.In)), func(i int) bool { return p.graph.Nodes[n.In[i]].DType != graph.BFloat16 })
 }
 
 // BytesOf counts the float32 bytes that an operation of g reads and writes,

@@ -114,10 +114,24 @@ func TestPrecisionPoints(t *testing.T) {
 	if e := distance(got.Output("out"), want.Output("out")); e > gradientToleranceProducts {
 		t.Errorf("output differs by %.2e", e)
 	}
-	kernels := map[string]int{}
+	kernels, products := map[string]int{}, 0
 	for _, m := range got.Movement(engine.Peaks{}) {
 		if m.Class == engine.Contraction {
 			kernels[m.Kernel]++
+		}
+		if m.BF16Products {
+			products++
+		}
+		if m.Kernel == "direct" && !m.BF16Products || m.BF16Products && m.Class != engine.Contraction {
+			t.Errorf("%s by kernel %s: multiplies bfloat16 %v", m.Op, m.Kernel, m.BF16Products)
+		}
+	}
+	if products < 8 { // three passes of the inner layers, two of the outer ones
+		t.Errorf("%d convolutions multiply bfloat16", products)
+	}
+	for _, m := range run(bf16()).Movement(engine.Peaks{}) {
+		if m.BF16Products {
+			t.Errorf("%s multiplies bfloat16 where fields are only stored so", m.Op)
 		}
 	}
 	if kernels["direct"] > 0 && (kernels["point"] != 2 || kernels["point filter"] != 1) { // those of second

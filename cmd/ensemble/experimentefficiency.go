@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ensemble-weather/ensemble/ensemble/run/compress"
+	"github.com/ensemble-weather/ensemble/ensemble/run/setup"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
@@ -23,7 +24,7 @@ func experimentEfficiency(a *app) *cobra.Command {
 	}
 	threads := threadsFlag(cmd.Flags())
 	cmd.RunE = a.runJob(func(ctx context.Context, dirs []string) (result, error) {
-		t, err := compress.CompareEfficiency(ctx, dirs, int(*threads))
+		t, err := compress.CompareEfficiency(ctx, dirs, int(*threads), setup.UserTimings(a.log))
 		if err != nil {
 			return result{}, err
 		}

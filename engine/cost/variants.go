@@ -23,7 +23,8 @@ type Tuning struct {
 	Variants []int  // index in Races.Variants, ascending
 }
 
-// AddTuning adds the times of kernels that a network has on a setup. Of known times the least remain. work returns the work of the variants of
+// AddTuning adds the times of kernels that a network has on a setup. Of known times the least remain, but none of variants whose work is
+// another by now. work returns the work of the variants of
 // a kernel, in the order in which they are listed for a race; kernels that have none are left out.
 //
 // Errors: that of work.
@@ -40,6 +41,7 @@ func (r *Races) AddTuning(s Setup, network string, kernels iter.Seq2[string, tun
 		if err != nil {
 			return err
 		}
+		r.forget(key, works)
 		for _, w := range works {
 			c := slices.IndexFunc(e.Candidates, func(c tune.Timing) bool { return c.Name == w.Name })
 			if c < 0 {
@@ -55,9 +57,18 @@ func (r *Races) AddTuning(s Setup, network string, kernels iter.Seq2[string, tun
 	return nil
 }
 
+// forget removes the times of variants that a kernel had when it was computed in another way.
+func (r *Races) forget(key string, now []tune.Work) {
+	for _, v := range r.Variants {
+		if v.Key == key && !slices.Contains(now, v.Work) {
+			clear(v.Times)
+		}
+	}
+}
+
 // variant returns the place of a variant, which is added if it is unknown.
 func (r *Races) variant(key string, w tune.Work) int {
-	if i := slices.IndexFunc(r.Variants, func(v VariantRace) bool { return v.Key == key && v.Name == w.Name }); i >= 0 {
+	if i := slices.IndexFunc(r.Variants, func(v VariantRace) bool { return v.Key == key && v.Work == w }); i >= 0 {
 		return i
 	}
 	r.Variants = append(r.Variants, VariantRace{key, w, make([]float64, len(r.Setups))})

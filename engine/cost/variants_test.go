@@ -246,6 +246,22 @@ func TestTuningsRoundTrip(t *testing.T) {
 	if err := read.Write(&second); err != nil || !bytes.Equal(first.Bytes(), second.Bytes()) || len(read.Variants) != 60 {
 		t.Errorf("%d variants, written again they differ: %v", len(read.Variants), err)
 	}
+	v = r.Variants[8] // a kernel that is computed in larger tiles by now
+	larger := v.Work
+	larger.Item *= 2
+	anew := map[string]tune.Entry{v.Key: {Candidates: []tune.Timing{{Name: v.Name, CPU: time.Second, Runs: 1}}}}
+	if err := r.AddTuning(r.Setups[1], "other", maps.All(anew), func(string) ([]tune.Work, error) { return []tune.Work{larger}, nil }); err != nil {
+		t.Fatal(err)
+	}
+	for i, known := range r.Variants {
+		timed := slices.Max(known.Times) > 0
+		if of := known.Key == v.Key && known.Work != larger; timed == of || i == 60 && !slices.Equal(known.Times, []float64{0, 1}) {
+			t.Errorf("%s of %s: times %v", known.Name, known.Key, known.Times)
+		}
+	}
+	if len(r.Variants) != 61 {
+		t.Errorf("%d variants, want one more", len(r.Variants))
+	}
 	for _, bad := range []string{`"variants": [["k", {"items": 0, "block": 1}, []]]`, `"variants": [["k", {"items": 1, "block": 1}, [3]]]`, `"tunings": [["n", [0]]]`} {
 		if _, err := ParseRaces([]byte(`{"format": 1, ` + bad + `}`)); err == nil {
 			t.Errorf("%s was read", bad)

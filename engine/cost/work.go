@@ -38,7 +38,7 @@ func WorkOf(g *graph.Graph, m engine.Movement) Work {
 	w.Amounts[moved] = float64(m.Bytes)
 	kernel, _, _ := strings.Cut(m.Kernel, " ")
 	kernel = strings.TrimRight(kernel, ",:")
-	c, ok := op.ConvWorkOf(n.Op, g.InShapes(n), n.Shape, n.Attrs)
+	c, ok := op.ConvWorkOf(n.Op, g.InShapes(n), n.Shape, n.Attrs, m.BF16Products)
 	if !ok {
 		w.Kind = w.Class + "/" + m.Op
 		if kernel == "ref" || kernel == "formula" {

@@ -1,5 +1,7 @@
 package graph
 
+import "slices"
+
 // Class is the kind of work of an operation, where its window does not
 // determine it.
 type Class uint8
@@ -92,6 +94,16 @@ type Conv struct {
 	// given the number of operands. They are parts of one field, concatenated
 	// along the channels. In a forward pass the filter follows them.
 	Sources func(operands int) []int
+}
+
+// Fields returns the indices of the operands that are multiplied and are no filter: the parts of the field and, for the
+// gradient of the filter, that of the result.
+func (c *Conv) Fields(operands int) []int {
+	all := c.Sources(operands)
+	if c.Pass == ConvFilter {
+		all = append(slices.Clip(all), len(all))
+	}
+	return all
 }
 
 // Is reports whether the convolution is of this pass. It is false for a nil

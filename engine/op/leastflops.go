@@ -40,15 +40,16 @@ type ConvWork struct {
 	IsMinimal bool
 }
 
-// ConvWorkOf returns the work of an operation that is a pass of a convolution; ok is false for others.
-func ConvWorkOf(n *graph.Op, in []Shape, out Shape, attrs any) (work ConvWork, ok bool) {
+// ConvWorkOf returns the work of an operation that is a pass of a convolution; ok is false for others. bf16 states that its products are
+// of bfloat16 values, for which kernels have tiles of six points only.
+func ConvWorkOf(n *graph.Op, in []Shape, out Shape, attrs any, bf16 bool) (work ConvWork, ok bool) {
 	a, s, ok := convSizes(n, in, out, attrs)
 	if !ok {
 		return work, false
 	}
 	// Op.FLOPs counts levels without padding, and all rows and columns.
 	unit, least, minimal := float64(n.FLOPs(in, out, attrs)), 1.0, 1.0
-	values, tiled, rounding, plane := float64(s.y[0]), 1.0, 1.0, s.planeForm()
+	values, tiled, rounding, plane := float64(s.y[0]), 1.0, 1.0, s.planeForm(bf16)
 	for i := range 3 {
 		valid := 0
 		for _, j := range a.taps(i, s.x[i+2], s.w[i+2], s.y[i+2]) {
@@ -87,9 +88,10 @@ func ConvWorkOf(n *graph.Op, in []Shape, out Shape, attrs any) (work ConvWork, o
 // is Op.FLOPs. A convolution has a direct form and, as ConvWork states, Winograd's, with one operation for each value of a transformed
 // tile and of the result.
 //
-// Both are bounds: tiles at the edges are not rounded up, and transforms take several operations a value.
-func LeastFLOPs(n *graph.Op, in []Shape, out Shape, attrs any) int64 {
-	w, ok := ConvWorkOf(n, in, out, attrs)
+// Both are bounds: tiles at the edges are not rounded up, and transforms take several operations a value. Products of bfloat16 are more
+// than these along more than two levels, where kernels have F(2, 3).
+func LeastFLOPs(n *graph.Op, in []Shape, out Shape, attrs any, bf16 bool) int64 {
+	w, ok := ConvWorkOf(n, in, out, attrs, bf16)
 	switch {
 	case !ok:
 		return n.FLOPs(in, out, attrs)
@@ -108,10 +110,10 @@ func (f minimalForm) axisProducts(n, k int) float64 {
 	return float64(n*parts*MinimalProducts(f.outputs, f.taps, 1)) / float64(f.outputs)
 }
 
-// planeForm is the form of the fewest products along rows and columns. Products of bfloat16 keep six points, which is not visible here.
-func (s convShapes) planeForm() minimalForm {
+// planeForm is the form of the fewest products along rows and columns that kernels have.
+func (s convShapes) planeForm(bf16 bool) minimalForm {
 	best := sixPoints
-	if s.w[3] != s.w[4] || s.w[2] > 1 && s.y[2] > 1 {
+	if bf16 || s.w[3] != s.w[4] || s.w[2] > 1 && s.y[2] > 1 {
 		return best
 	}
 	for _, f := range eightPoints {

@@ -40,28 +40,26 @@ func (b *Backend) winoPassOf(q backend.Request) (p winoPass, ok bool) {
 		p.name = "forward"
 		p.WinoSpec, ok = b.partsSpec(parts, w, a.Conv)
 		p.ReLU = a.ReLU
-		p.BF16 = ok && b.multipliesBF16(q.In[:len(parts)])
 	case conv.Is(graph.ConvData):
 		p.name = "data"
 		p.WinoSpec, ok = b.dataSpec(shapes[0], shapes[1], dataAttrs(q.Attrs))
-		p.BF16 = ok && b.multipliesBF16(q.In[1:2])
 	case conv.Is(graph.ConvFilter):
 		a := q.Attrs.(op.ConvGrad)
 		p.name = "filter"
 		p.WinoSpec, ok = b.partsSpec(shapes[:len(shapes)-1], a.To, a.Conv)
-		p.BF16 = ok && b.multipliesBF16(q.In)
 	case conv.Is(graph.ConvInt8):
 		n := len(shapes) - 2
 		p, ok = int8Pass(shapes[:n], shapes[n], q.Attrs.(op.Int8Conv)), true
 	}
+	p.BF16 = ok && p.scales == nil && b.multipliesBF16(q)
 	p.Halo, p.threads = halos.widths, b.pool.Threads()
 	return p, ok
 }
 
-// multipliesBF16 reports whether a convolution of these fields multiplies bfloat16:
-// Options.BF16Products is set and all fields are stored as bfloat16.
-func (b *Backend) multipliesBF16(fields []backend.Tensor) bool {
-	return b.options.BF16Products && !slices.ContainsFunc(fields, func(t backend.Tensor) bool { return t.U16 == nil && t.DType != graph.BFloat16 })
+// multipliesBF16 reports whether a convolution multiplies bfloat16: Options.BF16Products is set and all its fields
+// are stored as bfloat16.
+func (b *Backend) multipliesBF16(q backend.Request) bool {
+	return b.options.BF16Products && !slices.ContainsFunc(q.Op.Conv.Fields(len(q.In)), func(i int) bool { return q.In[i].U16 == nil && q.In[i].DType != graph.BFloat16 })
 }
 
 // sparsePrefix begins the names of variants that skip masked blocks of a filter.

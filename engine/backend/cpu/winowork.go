@@ -7,7 +7,7 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/tune"
 )
 
-// Parts of the kind of variants: of filters that are sums of 3×3 parts, whose tiles go through the products in chunks of
+// Parts of the kind of variants: of filters that are sums of parts, whose tiles go through the products in chunks of
 // channels; of variants in which a thread takes rows of points through all tiles; and of those that transform all tiles before
 // the first product.
 const (
@@ -15,6 +15,9 @@ const (
 	wideKind  = " wide"
 	wholeKind = " whole"
 )
+
+// leastCells is the least number of results of a tile along an axis. A filter that needs more points for them than its tiles have is a sum of parts.
+const leastCells = 4
 
 // work describes a variant of a pass for expected times, but for int8, AMX and masks.
 //
@@ -34,7 +37,7 @@ func (p winoPass) work(w kern.WinoVariant) (tune.Work, error) {
 	}
 	tile := (scratch[1] - scratch[0]) / (more - few)
 	work := tune.Work{Name: p.variantName(w), Kind: p.name, Items: p.Tiles(), Block: w.Tiles, Shared: scratch[0] - few*tile, Item: tile}
-	if p.Side > 3 {
+	if p.Points() < leastCells+p.Side-1 {
 		work.Kind += wideKind
 	}
 	if w.Rows > 0 {

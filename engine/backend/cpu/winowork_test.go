@@ -10,6 +10,8 @@ import (
 
 	"github.com/ensemble-weather/ensemble/engine/backend"
 	"github.com/ensemble-weather/ensemble/engine/backend/cpu/kern"
+	"github.com/ensemble-weather/ensemble/engine/graph"
+	"github.com/ensemble-weather/ensemble/engine/op"
 	"github.com/ensemble-weather/ensemble/engine/tune"
 )
 
@@ -110,6 +112,41 @@ func TestSkippedVariants(t *testing.T) {
 	for i, want := range []time.Duration{best, time.Duration(best * (1 + tune.Fitted().Error)), 20250, 6400 + 7000 + 36000} {
 		if list[i].Time != want {
 			t.Errorf("%s: %d, want %d", list[i].Name, list[i].Time, want)
+		}
+	}
+}
+
+// TestWideKinds: variants of filters that are sums of parts have coefficients of their own; a filter of 5×5 on one level is none, by tiles of
+// eight points, but for products of bfloat16 and over levels.
+func TestWideKinds(t *testing.T) {
+	for _, c := range []struct {
+		levels, depth, side int
+		want                string
+	}{{1, 1, 3, "forward"}, {1, 1, 5, "forward"}, {1, 1, 7, "forward wide"}, {1, 1, 9, "forward wide"}, {2, 3, 3, "forward"}, {2, 3, 5, "forward wide"}, {2, 1, 5, "forward"}} {
+		p := winoPass{name: "forward", WinoSpec: kern.WinoSpec{N: 1, Parts: [2]int{16, 0}, K: 16, Size: [3]int{c.levels, 20, 20}, KD: c.depth, Side: c.side, FilterIn: 16}}
+		got, err := p.work(kern.WinoVariant{Tiles: 14})
+		if err != nil || got.Kind != c.want {
+			t.Errorf("%d levels, %d×%d×%d: kind %q, want %q; error %v", c.levels, c.depth, c.side, c.side, got.Kind, c.want, err)
+		}
+	}
+}
+
+// TestTilesOfTheCostModel: on single levels the transformed values that package op counts are those of the kernel's tiles, in float32 and with
+// products of bfloat16 where the processor has them.
+func TestTilesOfTheCostModel(t *testing.T) {
+	for _, side := range []int{3, 5, 7, 9} {
+		for _, bf16 := range []bool{false, true} {
+			if bf16 && !kern.HasBF16() {
+				continue
+			}
+			const channels, rows, lons = 16, 22, 37
+			s := kern.WinoSpec{N: 2, Parts: [2]int{channels, 0}, K: channels, Size: [3]int{1, rows, lons}, KD: 1, Side: side, FilterIn: channels, BF16: bf16}
+			x := graph.Shape{2, channels, 1, rows, lons}
+			one := [3]int{1, 1, 1}
+			c, ok := op.ConvWorkOf(op.Find("conv3d"), []graph.Shape{x, {channels, channels, 1, side, side}}, x, op.Conv{Stride: one, Dilation: one, Pad: op.Same(1, side, side)}, bf16)
+			if got, want := c.Tiles*c.Rounding, float64(channels*s.Tiles()*s.Points()*s.Points()); !ok || math.Abs(got/want-1) > 1e-9 {
+				t.Errorf("%d×%d, bfloat16 %v: %g transformed values, the kernel has %g", side, side, bf16, got, want)
+			}
 		}
 	}
 }

@@ -276,6 +276,14 @@ func (c int8Case) run(t *testing.T, b *cuda.Backend, a op.Int8Conv, x [][]float6
 	return kernel, got, call.Out
 }
 
+// outScales are scales of the results, of which neighbours differ by a factor that rounds nothing.
+func outScales(scale float32, channels int) (all []float32) {
+	for o := range channels {
+		all = append(all, scale/float32(int(1)<<(o%3)))
+	}
+	return all
+}
+
 // inInt8Tiles calls f with each number of points of a block alone.
 func inInt8Tiles(f func(points int)) {
 	all := kernels.Int8Points
@@ -300,7 +308,7 @@ func sparseInt8Convs(t *testing.T, b *cuda.Backend) {
 					continue
 				} else if d == graph.UInt8 {
 					q := *a.Scales
-					q.OutScales = slices.Repeat([]float32{4096}, c.w[0])
+					q.OutScales = outScales(4096, c.w[0])
 					a.Scales = &q
 				} else if d == graph.Float16 { // sums are up to 65504 there
 					x = slices.Clone(x)
@@ -357,7 +365,7 @@ func TestSparseInt8Rounding(t *testing.T) {
 		if !c.relu {
 			continue
 		}
-		a.Scales.OutScales = slices.Repeat([]float32{float32(most / 300)}, c.w[0]) // the largest values are clamped
+		a.Scales.OutScales = outScales(float32(most/300), c.w[0]) // the largest values are clamped
 		_, got, want = c.run(t, b, a, x, graph.UInt8)
 		other := 0
 		for k := range want {
@@ -400,6 +408,17 @@ func TestSparseInt8RandomShapes(t *testing.T) {
 				t.Fatalf("%v with %v, mask %s: element %d is %v, want %v", c.parts, c.w, c.mask, k, got[k], v)
 			}
 		}
+	}
+}
+
+// TestSparseInt8NaN: a filter with a value that is no number has no results that are numbers, as in float32.
+func TestSparseInt8NaN(t *testing.T) {
+	b, c, rng := emulatedGPU(t), int8Cases()[3], rand.New(rand.NewPCG(1, 7))
+	a, x := c.conv(rng, true), c.operands(rng, true)
+	x[1][2] = math.NaN()
+	_, got, _ := c.run(t, b, a, x, graph.Float32)
+	if slices.ContainsFunc(got, func(v float64) bool { return !math.IsNaN(v) }) {
+		t.Error("some results are numbers")
 	}
 }
 
@@ -453,6 +472,15 @@ func TestPackOracle(t *testing.T) {
 	}
 }
 
+// TestPackTies: values halfway between two integers become the even one, as by the reference.
+func TestPackTies(t *testing.T) {
+	f := kernels.SRBCRSForm{Vector: 1, Run: 1, Stride: 8}
+	got, _ := packInt8(t, f, []float32{0.5, 1.5, 2.5, -0.5, -1.5, -2.5, 3.75, 127}, 1, 8, 1, 0)
+	if want := []int8{0, 2, 2, 0, -2, -2, 4, 127}; !slices.Equal(got, want) {
+		t.Errorf("values %v, want %v", got, want)
+	}
+}
+
 // keptRuns is the pattern of the non-zero values of a filter [rows channels taps].
 func keptRuns(f kernels.SRBCRSForm, w []float32, rows, channels, taps int) func(panel, run int) bool {
 	return func(panel, run int) bool {
@@ -467,7 +495,7 @@ func keptRuns(f kernels.SRBCRSForm, w []float32, rows, channels, taps int) func(
 	}
 }
 
-// packInt8 packs a filter of whole numbers up to 127.
+// packInt8 packs a filter with values up to 127, without a scale.
 func packInt8(t *testing.T, f kernels.SRBCRSForm, w []float32, rows, channels, taps, zero int) (values []int8, minus []int32) {
 	t.Helper()
 	d, check := emulatedDevice(t, 1<<24)
@@ -660,6 +688,11 @@ func TestWhichConvolutionsRunInInt8(t *testing.T) {
 	sparse := int8Case{parts: []graph.Shape{{1, 64, 1, 5, 9}}, w: graph.Shape{32, 64, 1, 3, 3}, mask: "0100" + "1000", zeros: []int{0}}
 	denser, unmasked, straddling, whole := sparse, sparse, sparse, sparse
 	denser.mask, unmasked.mask = "0100"+"1010", ""
+	most, more := sparse, sparse
+	large := sparse
+	large.parts = []graph.Shape{{1, 64, 1, 1 << 15, 1 << 15}}
+	most.parts, most.w, most.mask = []graph.Shape{{1, 80, 1, 5, 9}}, graph.Shape{32, 80, 1, 3, 3}, "01000"+"10010"
+	more.parts, more.w, more.mask = []graph.Shape{{1, 48, 1, 5, 9}}, graph.Shape{48, 48, 1, 3, 3}, "010"+"100"+"001"
 	straddling.parts, straddling.zeros = []graph.Shape{{1, 40, 1, 5, 9}, {1, 24, 1, 5, 9}}, []int{0, 0}
 	whole.parts, whole.zeros = []graph.Shape{{1, 48, 1, 5, 9}, {1, 16, 1, 5, 9}}, []int{0, 0}
 	emulated := func(memory int64) *emulate.Device {
@@ -676,7 +709,8 @@ func TestWhichConvolutionsRunInInt8(t *testing.T) {
 		int8Case
 		want bool
 	}{
-		{"a quarter of the blocks", plain, sparse, true}, {"3 of 8 blocks", plain, denser, false}, {"all blocks", plain, unmasked, false},
+		{"a quarter of the blocks", plain, sparse, true}, {"3 of 8 blocks", plain, denser, false}, {"3 of 10 blocks", plain, most, true}, {"3 of 9 blocks", plain, more, false}, {"all blocks", plain, unmasked, false},
+		{"2³⁰ points", plain, large, false},
 		{"a block in two parts", plain, straddling, false}, {"parts of whole blocks", plain, whole, true},
 		{"9.0", func() device.Device { return older{emulated(1 << 26), 90} }, sparse, true},
 		{"7.5", func() device.Device { return older{emulated(1 << 26), 75} }, sparse, false},

@@ -138,11 +138,10 @@ func convolutionOf(k int) rateGraph {
 		w := b.Param("w", graph.Shape{rateChannels, rateChannels, 1, k, k}, graph.HeNormal(rateChannels*k*k))
 		return op.Conv3D(b, x, w, op.Conv{Pad: op.Same(1, k, k)}), func(p *engine.Plan) (products float64) {
 			g := p.Graph()
-			for _, n := range g.Nodes {
-				if n.Kind == graph.KindOp {
-					if c, ok := op.ConvWorkOf(n.Op, g.InShapes(n), n.Shape, n.Attrs); ok {
-						products += c.Products
-					}
+			for _, m := range p.Movement(engine.Peaks{}) {
+				n := g.Nodes[m.Node]
+				if c, ok := op.ConvWorkOf(n.Op, g.InShapes(n), n.Shape, n.Attrs, m.BF16Products); ok {
+					products += c.Products
 				}
 			}
 			return products

@@ -52,7 +52,7 @@ func pruneAtOnce(ctx context.Context, job *config.PruneConfig, o RetrainOptions)
 	for _, other := range job.CompareWith {
 		runs = append(runs, string(other))
 	}
-	table, err := compareEfficiency(ctx, run.training, runs)
+	table, err := compareEfficiency(ctx, run.training, runs, o.Timings)
 	if err != nil {
 		return nil, err
 	}

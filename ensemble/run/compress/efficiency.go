@@ -15,6 +15,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/model/task"
 	"github.com/ensemble-weather/ensemble/ensemble/run/samples"
 	"github.com/ensemble-weather/ensemble/ensemble/run/scoring"
+	"github.com/ensemble-weather/ensemble/ensemble/run/setup"
 	"github.com/ensemble-weather/ensemble/ensemble/run/trained"
 	"github.com/ensemble-weather/ensemble/internal/answer"
 	"github.com/ensemble-weather/ensemble/internal/exit"
@@ -72,10 +73,11 @@ const (
 )
 
 // CompareEfficiency scores and times the networks of finished trainings on the validation samples of the
-// first one, with the given number of threads (0: as in its configuration).
+// first one, with the given number of threads (0: as in its configuration). Kernels are chosen by timings, as in predictions; without them
+// none skips blocks of zeros.
 //
 // Errors: those of trained.FinishedTraining; exit 65 for networks of other inputs.
-func CompareEfficiency(ctx context.Context, runs []string, threads int) (*EfficiencyTable, error) {
+func CompareEfficiency(ctx context.Context, runs []string, threads int, timings setup.Timings) (*EfficiencyTable, error) {
 	for _, dir := range runs {
 		if _, _, err := trained.FinishedTraining(dir); err != nil {
 			return nil, err
@@ -88,7 +90,7 @@ func CompareEfficiency(ctx context.Context, runs []string, threads int) (*Effici
 	if threads > 0 {
 		c.Train.Train.Threads = threads
 	}
-	return compareEfficiency(ctx, c, runs)
+	return compareEfficiency(ctx, c, runs, timings)
 }
 
 // readSamples opens the samples of a configuration; the caller must close them.
@@ -101,7 +103,7 @@ func readSamples(ctx context.Context, c *config.TrainConfig) (*samples.Data, err
 }
 
 // compareEfficiency scores and times networks on the validation samples of a configuration.
-func compareEfficiency(ctx context.Context, c *config.TrainConfig, runs []string) (*EfficiencyTable, error) {
+func compareEfficiency(ctx context.Context, c *config.TrainConfig, runs []string, timings setup.Timings) (*EfficiencyTable, error) {
 	d, err := readSamples(ctx, c)
 	if err != nil {
 		return nil, err
@@ -109,6 +111,7 @@ func compareEfficiency(ctx context.Context, c *config.TrainConfig, runs []string
 	defer d.Close()
 	o := network.Options(c.Train.Train.Threads, c.Train.Train.Device)
 	table := &EfficiencyTable{Inits: len(d.Validation.Inits), Threads: o.Threads}
+	serving := setup.Inference{Threads: table.Threads, Timings: timings}.Options()
 	var models []*predictor
 	for _, dir := range runs {
 		m, err := model.Load(filepath.Join(dir, "model"), false)
@@ -116,7 +119,7 @@ func compareEfficiency(ctx context.Context, c *config.TrainConfig, runs []string
 			return nil, err
 		}
 		defer m.Close()
-		models = append(models, &predictor{dir: dir, options: network.Options(table.Threads, ""), model: m})
+		models = append(models, &predictor{dir: dir, options: serving, model: m})
 		row, err := networkSize(m, dir)
 		if err != nil {
 			return nil, err
@@ -130,7 +133,9 @@ func compareEfficiency(ctx context.Context, c *config.TrainConfig, runs []string
 		}
 		table.Rows = append(table.Rows, row)
 	}
-	return table, table.measure(ctx, d, models)
+	err = table.measure(ctx, d, models)
+	timings.Save(serving.Timings)
+	return table, err
 }
 
 // Validation is the skill of a network on its validation samples.

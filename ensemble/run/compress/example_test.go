@@ -7,6 +7,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/run/compress"
+	"github.com/ensemble-weather/ensemble/ensemble/run/setup"
 )
 
 // Quantise a finished training to int8, and print speed and skill of each precision.
@@ -54,7 +55,7 @@ func ExampleDistil() {
 
 // Compare finished trainings by skill, size and speed.
 func ExampleCompareEfficiency() {
-	t, err := compress.CompareEfficiency(context.Background(), []string{"runs/gcm", "runs/pruned"}, 4)
+	t, err := compress.CompareEfficiency(context.Background(), []string{"runs/gcm", "runs/pruned"}, 4, setup.UserTimings(nil))
 	if err != nil {
 		log.Fatal(err)
 	}

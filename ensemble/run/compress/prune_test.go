@@ -10,6 +10,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/demo/demotest"
+	"github.com/ensemble-weather/ensemble/ensemble/run/setup"
 	"github.com/ensemble-weather/ensemble/ensemble/run/train"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
@@ -71,12 +72,12 @@ func TestPruneARun(t *testing.T) {
 	}
 	check(&EfficiencyTable{Rows: []EfficiencyRow{r.Table.Rows[2], r.Table.Rows[1]}}, 0.25)
 	// A comparison of finished runs gives the same table.
-	table, err := CompareEfficiency(context.Background(), []string{dense, smaller}, 1)
+	table, err := CompareEfficiency(context.Background(), []string{dense, smaller}, 1, setup.Timings{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	check(table, 0.25)
-	if _, err := CompareEfficiency(context.Background(), []string{dense, dirs}, 1); exit.CodeOf(err) != exit.NotYet {
+	if _, err := CompareEfficiency(context.Background(), []string{dense, dirs}, 1, setup.Timings{}); exit.CodeOf(err) != exit.NotYet {
 		t.Errorf("a folder without a training: %v", err)
 	}
 }

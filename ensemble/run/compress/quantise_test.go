@@ -6,9 +6,11 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/ensemble-weather/ensemble/engine/tune"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/demo/demotest"
 	"github.com/ensemble-weather/ensemble/ensemble/model"
@@ -109,6 +111,25 @@ func TestQuantiseANetworkPrunedByBlocks(t *testing.T) {
 	var text strings.Builder
 	if err := r.Sections().WriteText(&text); err != nil || !strings.Contains(text.String(), "sparse_int8") {
 		t.Errorf("ladder %s, %v", &text, err)
+	}
+	checksTimings(t, pruned, setup.Timings{Dir: filepath.Join(dirs, "others")})
+}
+
+// checksTimings compares a run that is pruned by blocks with itself: its kernels are chosen by times, also those that skip blocks of zeros, and
+// the times are kept.
+func checksTimings(t *testing.T, pruned string, timings setup.Timings) {
+	t.Helper()
+	if _, err := CompareEfficiency(context.Background(), []string{pruned, pruned}, 1, timings); err != nil {
+		t.Fatal(err)
+	}
+	sparse := 0
+	for key, e := range timings.Open(1).All() {
+		if strings.Contains(key, " kept ") && slices.ContainsFunc(e.Candidates, func(c tune.Timing) bool { return strings.HasPrefix(c.Name, "wino sparse") }) {
+			sparse++
+		}
+	}
+	if sparse == 0 {
+		t.Error("no kernel that skips blocks of zeros was timed")
 	}
 }
 

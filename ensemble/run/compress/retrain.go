@@ -48,7 +48,7 @@ func retrain(ctx context.Context, c *config.TrainConfig, kept []channels.Kept, b
 	for _, dir := range others {
 		runs = append(runs, string(dir))
 	}
-	table, err := compareEfficiency(ctx, c, runs)
+	table, err := compareEfficiency(ctx, c, runs, o.Timings)
 	if err != nil {
 		return nil, err
 	}

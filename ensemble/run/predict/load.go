@@ -9,7 +9,6 @@ import (
 	"sync"
 
 	"github.com/ensemble-weather/ensemble/engine"
-	"github.com/ensemble-weather/ensemble/engine/backend/cpu"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/model"
 	"github.com/ensemble-weather/ensemble/ensemble/run/promote"
@@ -104,10 +103,19 @@ func (f *forecaster) load(runDir, promoted string) (err error) {
 	if err = f.model.SelectLeads(f.policy.Leads); err != nil {
 		return err
 	}
-	if f.model.Int8 != nil && !cpu.HasFastInt8() {
-		f.warnings = append(f.warnings, setup.SlowInt8Warning)
-	}
 	return nil
+}
+
+// slowInt8 returns the warning about int8 predictions on this processor; hasFastInt8 is cpu.HasFastInt8. A GPU has kernels of
+// its own: whether there is one is known when the network is open.
+func (f *forecaster) slowInt8(hasFastInt8 bool) []string {
+	if f.model.Int8 == nil || hasFastInt8 || f.waitOpen() != nil || f.model.Network == nil { // ranks, which have no int8, open it later
+		return nil
+	}
+	if _, onDevice := f.model.Network.Plan.Device(); onDevice {
+		return nil
+	}
+	return []string{setup.SlowInt8Warning}
 }
 
 // concurrently starts a computation and returns the function that waits for its result.

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ensemble-weather/ensemble/engine/backend/cpu"
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/model"
 	"github.com/ensemble-weather/ensemble/ensemble/run/input"
@@ -147,7 +148,7 @@ func (in *openInput) applyPolicy(d *inputPolicy) (err error) {
 		return err
 	}
 	if len(v.selection.Inits) > 0 {
-		v.warnings = slices.Concat(in.p.unlikeRanks, f.warnings, in.tolerated, v.selection.Warnings)
+		v.warnings = slices.Concat(in.p.unlikeRanks, f.warnings, f.slowInt8(cpu.HasFastInt8()), in.tolerated, v.selection.Warnings)
 		if e := checkOrigin(f.model, v.selection.Entries); e != nil {
 			if d.OnModelMismatch == "refuse" {
 				return e

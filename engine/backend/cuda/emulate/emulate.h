@@ -52,6 +52,8 @@ struct fiber {
 	bool begun = false, done = false;
 	long waits_block = 0, waits_warp = 0; // barriers of each kind that it has reached
 	uint64_t given[2] = {0, 0};           // what it shows to its warp, by the parity of the barrier
+	long copies_ended = 0;                // groups of copies
+	int copies = 0;                       // that are not done
 };
 
 alignas(1024) static char shared[SHARED_BYTES];
@@ -123,6 +125,52 @@ template <class T> static inline T *warp_memory() {
 	return &memory[fibers[current].waits_warp & 1][current / warp_size];
 }
 
+// Copies into shared memory may be done at once or at the last moment. Those of odd threads are late, so that a
+// kernel that reads too early, and one that overwrites what others still read, have wrong results.
+struct late_copy {
+	void *to;
+	const void *from;
+	size_t bytes;
+	bool there;
+	long group;
+};
+constexpr int most_copies = 256;
+static late_copy late_copies[1024][most_copies];
+
+static inline void copy_now(const late_copy &c) {
+	if (c.there)
+		memcpy(c.to, c.from, c.bytes);
+	else
+		memset(c.to, 0, c.bytes);
+}
+
+static inline void copy_async(void *to, const void *from, size_t bytes, bool there) {
+	fiber &f = fibers[current];
+	late_copy c = {to, from, bytes, there, f.copies_ended};
+	if (current % 2 == 0) return copy_now(c);
+	if (f.copies == most_copies) {
+		fprintf(stderr, "emulated kernel: a thread has more than %d copies in flight\n", most_copies);
+		abort();
+	}
+	late_copies[current][f.copies++] = c;
+}
+
+static inline void end_copies() { fibers[current].copies_ended++; }
+
+// wait_copies does the copies of all groups but the newest ones that have ended.
+static inline void wait_copies(long groups) {
+	fiber &f = fibers[current];
+	int left = 0;
+	for (int i = 0; i < f.copies; i++) {
+		late_copy &c = late_copies[current][i];
+		if (c.group < f.copies_ended - groups)
+			copy_now(c);
+		else
+			late_copies[current][left++] = c;
+	}
+	f.copies = left;
+}
+
 // enter runs the thread of block after block: a fiber that is made anew asks the kernel of the
 // system for its signals, which takes longer than most threads.
 static void enter() {
@@ -140,7 +188,7 @@ static inline void run_block() {
 	for (int i = 0; i < threads; i++) {
 		fiber &f = fibers[i];
 		f.done = false;
-		f.waits_block = f.waits_warp = 0;
+		f.waits_block = f.waits_warp = f.copies_ended = f.copies = 0;
 		f.thread = {unsigned(i) % blockDim.x, unsigned(i) / blockDim.x % blockDim.y, unsigned(i) / blockDim.x / blockDim.y};
 	}
 	volatile long idle = 0;

@@ -25,6 +25,8 @@ DEVICE void copy_unit(unit *to, const void *from, bool there) {
 #if !defined(EMULATED) && __CUDA_ARCH__ >= 800
 	uint32_t at = static_cast<uint32_t>(__cvta_generic_to_shared(to));
 	asm volatile("cp.async.ca.shared.global [%0], [%1], 16, %2;" ::"r"(at), "l"(from), "r"(there ? 16 : 0) : "memory");
+#elif defined(EMULATED)
+	emulated::copy_async(to, from, sizeof(unit), there);
 #else
 	unit none = {0, 0, 0, 0};
 	*to = there ? *static_cast<const unit *>(from) : none;
@@ -47,6 +49,8 @@ DEVICE void copy_half(uint2 *to, const uint2 *from, bool there) {
 #if !defined(EMULATED) && __CUDA_ARCH__ >= 800
 	uint32_t at = static_cast<uint32_t>(__cvta_generic_to_shared(to));
 	asm volatile("cp.async.ca.shared.global [%0], [%1], 8, %2;" ::"r"(at), "l"(from), "r"(there ? 8 : 0) : "memory");
+#elif defined(EMULATED)
+	emulated::copy_async(to, from, sizeof(uint2), there);
 #else
 	uint2 none = {0, 0};
 	*to = there ? *from : none;
@@ -58,11 +62,15 @@ DEVICE void copy_half(uint2 *to, const uint2 *from, bool there) {
 DEVICE void copies_end() {
 #if !defined(EMULATED) && __CUDA_ARCH__ >= 800
 	asm volatile("cp.async.commit_group;" ::: "memory");
+#elif defined(EMULATED)
+	emulated::end_copies();
 #endif
 }
 template <int GROUPS> DEVICE void copies_left() {
 #if !defined(EMULATED) && __CUDA_ARCH__ >= 800
 	asm volatile("cp.async.wait_group %0;" ::"n"(GROUPS) : "memory");
+#elif defined(EMULATED)
+	emulated::wait_copies(GROUPS);
 #endif
 }
 
