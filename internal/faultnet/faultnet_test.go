@@ -44,6 +44,9 @@ func TestFaults(t *testing.T) {
 		"damage": {Faults{From: 30, Then: Damage}, func(got []byte, err error) bool {
 			return err == nil && bytes.Equal(got[:30], sent[:30]) && !bytes.Equal(got, sent)
 		}},
+		"flip": {Faults{From: 30, Then: Flip}, func(got []byte, err error) bool {
+			return err == nil && got[30] == sent[30]^0x10 && bytes.Equal(got[:30], sent[:30]) && bytes.Equal(got[31:], sent[31:])
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p, err := New(echo(t), 1, func(int) (toServer, toClient Faults) { return Faults{}, c.faults })

@@ -112,3 +112,34 @@ func checkBroken(t *testing.T, at []int64) {
 		}
 	}
 }
+
+// TestDamagedMessages: if one bit of a connection is flipped behind the greeting, all ranks end with the error of a lost rank, and that of one
+// states the damage. Their time limit is longer than that of the test.
+func TestDamagedMessages(t *testing.T) {
+	for _, from := range []int64{400, 401, 411, 3_000, 30_000} {
+		for _, toServer := range []bool{true, false} {
+			t.Run(fmt.Sprintf("byte %d, to rank 0 %v", from, toServer), func(t *testing.T) {
+				t.Parallel()
+				errs := programsThrough(t, func(n int) (up, down faultnet.Faults) {
+					f := faultnet.Faults{From: from, Then: faultnet.Flip}
+					switch {
+					case n != 1:
+						return up, down
+					case toServer:
+						return f, down
+					}
+					return up, f
+				}, 10*time.Minute)
+				var damaged *damagedError
+				if !errors.As(errors.Join(errs...), &damaged) {
+					t.Errorf("no rank found the damage: %v", errs)
+				}
+				for r, err := range errs {
+					if !isLost(err) {
+						t.Errorf("rank %d: %v, want that a rank was lost", r, err)
+					}
+				}
+			})
+		}
+	}
+}
