@@ -71,7 +71,8 @@ func (b badNetwork) of(int) (toServer, toClient faultnet.Faults) {
 }
 
 // checkBadNetworks trains on two ranks through each network. A network that is late changes no bits. One that breaks ends both ranks with
-// 71, and the training continues from there on a sound one, with the bits of an undisturbed training.
+// 71, within the stall timeout if it is silent and else at once, and the training continues from there on a sound one, with the bits of an
+// undisturbed training.
 func checkBadNetworks(t *testing.T, networks []badNetwork) {
 	whole := filepath.Join(t.TempDir(), "whole")
 	r := failing(t, whole)
@@ -84,7 +85,11 @@ func checkBadNetworks(t *testing.T, networks []badNetwork) {
 	for _, b := range networks {
 		t.Run(fmt.Sprintf("fault %d after %d bytes, to rank 0 %t", b.Then, b.From, b.toServer), func(t *testing.T) {
 			t.Parallel() // mostly waiting
-			r := failing(t, filepath.Join(t.TempDir(), "run"), "train.stall_timeout=4s")
+			stall := "train.stall_timeout=4s"
+			if b.Then == faultnet.Cut || b.Then == faultnet.Flip { // noticed at once
+				stall = "train.stall_timeout=10m"
+			}
+			r := failing(t, filepath.Join(t.TempDir(), "run"), stall)
 			codes, out := trainThrough(t, r, b.of)
 			if b.Then != faultnet.None {
 				if codes != [2]exit.Code{exit.RankLost, exit.RankLost} {
@@ -99,6 +104,7 @@ func checkBadNetworks(t *testing.T, networks []badNetwork) {
 				if step := lastCheckpoint(r.RunDir); step != b.checkpoint {
 					t.Errorf("the last checkpoint is that of step %d, want %d", step, b.checkpoint)
 				}
+				r.Set = append(r.Set, "train.stall_timeout=10m")
 				codes, out = trainThrough(t, r, func(int) (toServer, toClient faultnet.Faults) { return })
 			}
 			if codes != [2]exit.Code{} {

@@ -1,8 +1,11 @@
 package tcp
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -113,8 +116,48 @@ func checkBroken(t *testing.T, at []int64) {
 	}
 }
 
+// readFrame reads the greeting of a connection, a line, or a frame, and returns its route.
+func readFrame(r io.Reader) (route string, frame []byte, err error) {
+	frame = make([]byte, 1, headerBytes)
+	if _, err := io.ReadFull(r, frame); err != nil {
+		return "", nil, err
+	}
+	if frame[0] == '{' { // no channel has this number
+		for frame[len(frame)-1] != '\n' {
+			frame = append(frame, 0)
+			if _, err := io.ReadFull(r, frame[len(frame)-1:]); err != nil {
+				return "", nil, err
+			}
+		}
+		return "", frame, nil
+	}
+	if _, err := io.ReadFull(r, frame[1:headerBytes]); err != nil {
+		return "", nil, err
+	}
+	frame = frame[:headerBytes]
+	at := string(frame[:8])
+	frame = append(frame, make([]byte, binary.LittleEndian.Uint64(frame[8:]))...)
+	_, err = io.ReadFull(r, frame[headerBytes:])
+	return at, frame, err
+}
+
+// TestReorderedMessages: if messages of different tags overtake each other within a connection, all ranks end with the error of a lost rank, and
+// one of them states the reason.
+func TestReorderedMessages(t *testing.T) {
+	errs := programsThrough(t, func(int) (toServer, toClient faultnet.Faults) { return faultnet.Faults{Messages: readFrame}, toClient }, 30*time.Second)
+	var damaged *damagedError
+	if !errors.As(errors.Join(errs...), &damaged) || !strings.Contains(damaged.Error(), "header") {
+		t.Errorf("no rank found the wrong order: %v", errs)
+	}
+	for r, err := range errs {
+		if !isLost(err) {
+			t.Errorf("rank %d: %v, want that a rank was lost", r, err)
+		}
+	}
+}
+
 // TestDamagedMessages: if one bit of a connection is flipped behind the greeting, all ranks end with the error of a lost rank, and that of one
-// states the damage. Their time limit is longer than that of the test.
+// states the damage.
 func TestDamagedMessages(t *testing.T) {
 	for _, from := range []int64{400, 401, 411, 3_000, 30_000} {
 		for _, toServer := range []bool{true, false} {
@@ -129,7 +172,7 @@ func TestDamagedMessages(t *testing.T) {
 						return f, down
 					}
 					return up, f
-				}, 10*time.Minute)
+				}, 30*time.Second)
 				var damaged *damagedError
 				if !errors.As(errors.Join(errs...), &damaged) {
 					t.Errorf("no rank found the damage: %v", errs)
