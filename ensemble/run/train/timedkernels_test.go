@@ -40,7 +40,7 @@ func TestRanksUseSameKernels(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "run")
 	run := func(resume string) string {
 		_, err := train.Run(context.Background(), train.Options{RunDir: dir, Version: "test", Resume: resume, Config: demotest.Config(t, f, runtest.FirstInits(f, 11),
-			"train.device=cuda", "train.networks=1", "train.epochs=2", "train.batch_size=2", "train.mesh=data:2", "data.levels=[850hPa]", "data.leads=[48h]", "model.base=1", "checkpoint.keep=9")})
+			"train.device=cuda", "train.networks=1", "train.epochs=2", "train.batch_size=2", "train.mesh=data:2", "data.levels=[850hPa]", "data.leads=[48h]", "model.base=1", "train.checkpoint.keep=9")})
 		runtest.Must(t, err)
 		return runtest.Digest(t, dir)
 	}
