@@ -21,13 +21,13 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// clocked is a GPU whose measured times are random, so that each chooses other kernels.
+// clocked is a GPU whose measured times are random, so that each chooses other kernels. What is timed is not run.
 type clocked struct {
 	*emulate.LazyDevice
 	draw func() float64
 }
 
-func (c clocked) Time(f func() error) (seconds float64, err error) { return 1e-3 * (1 + c.draw()), f() }
+func (c clocked) Time(func() error) (seconds float64, err error) { return 1e-3 * (1 + c.draw()), nil }
 
 func (c clocked) FreeBytes() (int64, error) { return 1 << 28, nil }
 
