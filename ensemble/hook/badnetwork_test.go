@@ -11,7 +11,7 @@ import (
 )
 
 // TestBadNetwork: a message to a receiver behind a network that delays, cuts or is silent in one direction is delivered, or fails
-// within its time limit so that it is sent again; then it is delivered.
+// within its time limit so that it is sent again; then it is delivered. A message that ends by no time limit fails the test, with its name.
 func TestBadNetwork(t *testing.T) {
 	s := newServer(t, http.StatusOK)
 	secrets := secretFile(t, testSecret)
@@ -38,13 +38,20 @@ func TestBadNetwork(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		t.Cleanup(proxy.Close)
 		limit := patience
 		if c.up.Then == faultnet.Drop || c.down.Then == faultnet.Drop {
 			limit = 300 * time.Millisecond
 		}
 		url := "http://" + proxy.Address().String()
 		begin := time.Now()
-		err = sendTo(t, url, secrets, limit)
+		ended := make(chan error, 1)
+		go func() { ended <- sendTo(t, url, secrets, limit) }()
+		select {
+		case err = <-ended:
+		case <-time.After(limit + patience):
+			t.Fatalf("%s: a message with a time limit of %v has not ended after %v", c.name, limit, time.Since(begin))
+		}
 		var f failure
 		if errors.As(err, &f); (err == nil) != c.delivered || f.final || time.Since(begin) > patience {
 			t.Errorf("%s: %v after %v, final %v", c.name, err, time.Since(begin), f.final)
@@ -53,6 +60,5 @@ func TestBadNetwork(t *testing.T) {
 		if err := sendTo(t, url, secrets, patience); err != nil || len(s.requests()) != before+1 {
 			t.Errorf("%s, again: %v, %d requests more", c.name, err, len(s.requests())-before)
 		}
-		proxy.Close()
 	}
 }

@@ -108,12 +108,16 @@ func answering(t testing.TB, root string, change func(o *Options)) (url string, 
 	if err != nil {
 		t.Fatal(err)
 	}
-	ended := make(chan error)
+	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(s.limiter.limit(l)) }()
 	t.Cleanup(func() {
 		s.limiter.close()
 		server.Close()
-		<-ended
+		select {
+		case <-ended:
+		case <-time.After(patience):
+			t.Errorf("timeout after %s: the service has not ended", patience)
+		}
 	})
 	return "http://" + l.Addr().String(), s, log
 }

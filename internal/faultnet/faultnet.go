@@ -32,6 +32,7 @@ const (
 	Cut          // the connection is reset
 	Drop         // bytes are read and lost; both ends stay connected, as with a half-open connection
 	Damage       // a bit of each piece is flipped
+	Flip         // a bit of the first byte is flipped, and no other
 )
 
 // Network is what a proxy does to the n-th connection, numbered from 0, in each direction.
@@ -173,6 +174,8 @@ func (f Faults) copy(to io.Writer, from io.Reader, random *rand.Rand) error {
 				piece = nil
 			case f.Then == Damage:
 				piece[n-1] ^= 0x10
+			case f.Then == Flip && sent == f.From:
+				piece[0] ^= 0x10
 			}
 			sent += int64(n)
 			if _, err := to.Write(piece); err != nil {

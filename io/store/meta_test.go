@@ -70,7 +70,7 @@ func TestFormats(t *testing.T) {
 }
 
 // TestLayout: parts and bands are consecutive without overlap, at the offsets of
-// the index.
+// the index, and at multiples of the sizes that docs/formats/store.md states.
 func TestLayout(t *testing.T) {
 	m, err := decodeMeta(described(t), "x")
 	if err != nil {
@@ -80,20 +80,23 @@ func TestLayout(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if l.head%64 != 0 {
+		t.Errorf("a head of %d bytes", l.head)
+	}
 	at := int64(0)
 	for b := range l.bands {
-		if l.bandOffset(b) != at || at%bandAlign != 0 {
+		if l.bandOffset(b) != at || at%4096 != 0 {
 			t.Errorf("band %d at %d, want %d", b, l.bandOffset(b), at)
 		}
 		lo, hi := l.rows(b)
 		end := l.head
 		for p := range l.parts {
-			if from := l.partOffset(p, hi-lo); from < end || from >= end+partAlign || from%partAlign != 0 {
+			if from := l.partOffset(p, hi-lo); from < end || from >= end+64 || from%64 != 0 {
 				t.Errorf("band %d part %d at %d, the one before ends at %d", b, p, from, end)
 			}
 			end = l.partOffset(p, hi-lo) + l.partBytes(p, hi-lo)
 		}
-		if n := l.bandBytes(b); n < end || n >= end+bandAlign {
+		if n := l.bandBytes(b); n < end || n >= end+4096 {
 			t.Errorf("band %d has %d bytes, its parts end at %d", b, n, end)
 		}
 		at += l.bandBytes(b)

@@ -2,6 +2,7 @@ package store
 
 import (
 	"math"
+	"slices"
 	"testing"
 )
 
@@ -26,12 +27,12 @@ func TestBFloat16(t *testing.T) {
 	}
 }
 
-// TestInt16: minimum and maximum are restored, and so are constant fields. No value
+// TestInt16: minimum and maximum are restored, and so are constant fields, whose code is 0. No value
 // gets the code of a missing one.
 func TestInt16(t *testing.T) {
 	nan := float32(math.NaN())
 	for _, v := range [][]float32{
-		{273.15, 301.25, 288}, {5, 5, 5}, {0, nan, 0}, {nan, nan}, {-math.MaxFloat32, math.MaxFloat32, 1}, {1, math.Nextafter32(1, 2)}, {math.SmallestNonzeroFloat32, 0}, {-3, nan, 7, -3},
+		{273.15, 301.25, 288}, {5, 5, 5}, {0, nan, 0}, {nan, nan}, {-math.MaxFloat32, math.MaxFloat32, 1}, {1, math.Nextafter32(1, 2)}, {math.SmallestNonzeroFloat32, 0}, {-3, nan, 7, -3}, {0, int16Steps, 7},
 	} {
 		r, err := fieldStatistics(v)
 		if err != nil {
@@ -40,6 +41,9 @@ func TestInt16(t *testing.T) {
 		text := make([]byte, 2*len(v))
 		if err := Int16.encode(text, v, &r); err != nil {
 			t.Fatal(err)
+		}
+		if r.min == r.max && r.missing == 0 && slices.Max(text) != 0 {
+			t.Errorf("%v: codes %v of a constant field", v, text)
 		}
 		got := make([]float32, len(v))
 		Int16.decode(got, text, &r)

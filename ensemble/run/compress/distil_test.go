@@ -16,6 +16,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/run/train"
 	"github.com/ensemble-weather/ensemble/ensemble/run/train/traintest"
 	"github.com/ensemble-weather/ensemble/ensemble/run/trained"
+	"github.com/ensemble-weather/ensemble/internal/rundir/rundirtest"
 	"github.com/ensemble-weather/ensemble/postproc/dist"
 )
 
@@ -56,7 +57,7 @@ func distance(t *testing.T, a, b string, fc *ensemble.Forecast) (sum float64) {
 }
 
 // A student learns from a teacher of two networks: trained on its predictions alone, it comes closer to it
-// than a network of the same seed without teacher. The table has all three.
+// than a network of the same seed without teacher. The table has all three. Each file is published while no other process can take the run over.
 func TestDistil(t *testing.T) {
 	teacher := traintest.Train(t, demotest.Config(t, demotest.Files(t), "baselines=[climatology]", "train.epochs=2"))
 	dirs := t.TempDir()
@@ -66,7 +67,9 @@ func TestDistil(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := distilJob(t, "version: 1\nteachers: [%s]\nweight: 1\nepochs: 4\nnetworks: 1\nseed: 3\nmodel: {base: 1}\ncompare_with: [%s]\n", teacher, alone)
-	r, err := Distil(context.Background(), c, RetrainOptions{RunDir: student, Version: "test"})
+	var r *RetrainResult
+	var err error
+	rundirtest.CheckPublished(t, student, func() { r, err = Distil(context.Background(), c, RetrainOptions{RunDir: student, Version: "test"}) })
 	if err != nil {
 		t.Fatal(err)
 	}

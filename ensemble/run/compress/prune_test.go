@@ -13,6 +13,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/run/setup"
 	"github.com/ensemble-weather/ensemble/ensemble/run/train"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/rundir/rundirtest"
 )
 
 func pruneJob(t *testing.T, text string, args ...any) *config.PruneConfig {
@@ -29,7 +30,7 @@ func pruneJob(t *testing.T, text string, args ...any) *config.PruneConfig {
 }
 
 // TestPruneARun prunes a trained network in two rounds, and its result again. Each table has fewer operations, and
-// the skill computed by verification. The runs equal those of trainings.
+// the skill computed by verification. The runs equal those of trainings. Each file is published while no other process can take the run over.
 func TestPruneARun(t *testing.T) {
 	f := demotest.Files(t)
 	dirs := t.TempDir()
@@ -39,7 +40,11 @@ func TestPruneARun(t *testing.T) {
 		t.Fatal(err)
 	}
 	const text = "version: 1\nrun_dir: %s\nrounds: %d\nepochs: 1\nprune: {structure: channel, target: %g, target_unit: operations, channel_multiple: 1}\n"
-	r, err := Prune(context.Background(), pruneJob(t, text, dense, 2, 0.5), RetrainOptions{RunDir: small, Version: "test"})
+	var r *RetrainResult
+	var err error
+	rundirtest.CheckPublished(t, small, func() {
+		r, err = Prune(context.Background(), pruneJob(t, text, dense, 2, 0.5), RetrainOptions{RunDir: small, Version: "test"})
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/run/train"
 	"github.com/ensemble-weather/ensemble/ensemble/run/trained"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/rundir/rundirtest"
 )
 
 func quantiseJob(t *testing.T, from, text string) *config.QuantiseConfig {
@@ -88,7 +89,7 @@ func TestQuantiseARun(t *testing.T) {
 }
 
 // A network pruned by blocks keeps its zeros when it is quantised: the ladder ends with int8 that skips them,
-// of the same scores as int8 of all blocks.
+// of the same scores as int8 of all blocks. Each file is published while no other process can take the run over.
 func TestQuantiseANetworkPrunedByBlocks(t *testing.T) {
 	f := demotest.Files(t)
 	dirs := t.TempDir()
@@ -97,7 +98,11 @@ func TestQuantiseANetworkPrunedByBlocks(t *testing.T) {
 	if _, err := train.Run(context.Background(), train.Options{Config: c, RunDir: pruned, Version: "test"}); err != nil {
 		t.Fatal(err)
 	}
-	r, err := Quantise(context.Background(), QuantiseOptions{Config: quantiseJob(t, pruned, "calibration: {inits: 2}\nweights: int8\n"), RunDir: codes, Version: "test", Timings: setup.Timings{Dir: filepath.Join(dirs, "timings")}})
+	var r *QuantiseResult
+	var err error
+	rundirtest.CheckPublished(t, codes, func() {
+		r, err = Quantise(context.Background(), QuantiseOptions{Config: quantiseJob(t, pruned, "calibration: {inits: 2}\nweights: int8\n"), RunDir: codes, Version: "test", Timings: setup.Timings{Dir: filepath.Join(dirs, "timings")}})
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -52,10 +53,13 @@ func trainThrough(t *testing.T, r rankTraining, network faultnet.Network) (codes
 	return codes, fmt.Sprintf("exit codes %d\n%s%s", codes, &outs[0], &outs[1])
 }
 
-// badNetwork is what happens to the connection between two ranks, in one direction or the other.
+// badNetwork is what happens to the connection between two ranks, in one direction or the other. Of the 12.4 MB that the training sends to rank
+// 0 and the 10.2 MB from there, the first 5.0 and 2.8 MB are samples; each of the 24 steps sends 0.3 MB. Every fourth step ends with a
+// checkpoint, the eighth at 7.5 and 5.3 MB.
 type badNetwork struct {
 	faultnet.Faults
-	toServer bool
+	toServer   bool
+	checkpoint uint64 // step of the last one when the network breaks; 0 for none
 }
 
 // of returns the network.
@@ -67,7 +71,8 @@ func (b badNetwork) of(int) (toServer, toClient faultnet.Faults) {
 }
 
 // checkBadNetworks trains on two ranks through each network. A network that is late changes no bits. One that breaks ends both ranks with
-// 71, and the training continues from there on a sound one, with the bits of an undisturbed training.
+// 71, within the stall timeout if it is silent and else at once, and the training continues from there on a sound one, with the bits of an
+// undisturbed training.
 func checkBadNetworks(t *testing.T, networks []badNetwork) {
 	whole := filepath.Join(t.TempDir(), "whole")
 	r := failing(t, whole)
@@ -80,15 +85,26 @@ func checkBadNetworks(t *testing.T, networks []badNetwork) {
 	for _, b := range networks {
 		t.Run(fmt.Sprintf("fault %d after %d bytes, to rank 0 %t", b.Then, b.From, b.toServer), func(t *testing.T) {
 			t.Parallel() // mostly waiting
-			r := failing(t, filepath.Join(t.TempDir(), "run"), "train.stall_timeout=4s")
+			stall := "train.stall_timeout=4s"
+			if b.Then == faultnet.Cut || b.Then == faultnet.Flip { // noticed at once
+				stall = "train.stall_timeout=10m"
+			}
+			r := failing(t, filepath.Join(t.TempDir(), "run"), stall)
 			codes, out := trainThrough(t, r, b.of)
 			if b.Then != faultnet.None {
 				if codes != [2]exit.Code{exit.RankLost, exit.RankLost} {
 					t.Errorf("want 71 of both ranks: %s", out)
 				}
+				if damaged := strings.Contains(out, "damaged on its way"); damaged != (b.Then == faultnet.Flip) {
+					t.Errorf("damage is reported: %t: %s", damaged, out)
+				}
 				if _, err := rundir.ReadManifest(r.RunDir); err == nil {
 					t.Error("a manifest of a training that did not end")
 				}
+				if step := lastCheckpoint(r.RunDir); step != b.checkpoint {
+					t.Errorf("the last checkpoint is that of step %d, want %d", step, b.checkpoint)
+				}
+				r.Set = append(r.Set, "train.stall_timeout=10m")
 				codes, out = trainThrough(t, r, func(int) (toServer, toClient faultnet.Faults) { return })
 			}
 			if codes != [2]exit.Code{} {
@@ -103,12 +119,35 @@ func checkBadNetworks(t *testing.T, networks []badNetwork) {
 	}
 }
 
-// TestTrainingOnBadNetwork: a training whose ranks are connected by a network that is late, is cut, or is silent in one direction.
+// lastCheckpoint returns the step of the last checkpoint of a run; 0 if it has none.
+func lastCheckpoint(dir string) (step uint64) {
+	events, err := rundir.ReadEvents(dir)
+	if err != nil {
+		return 0 // the training has not begun
+	}
+	for _, e := range events {
+		if e.Kind == "checkpoint" {
+			step = e.Step
+		}
+	}
+	return step
+}
+
+// TestTrainingOnBadNetwork: a training whose ranks are connected by a network that is late, is cut, or is silent in one direction, while samples
+// are sent and between steps.
 func TestTrainingOnBadNetwork(t *testing.T) {
 	checkBadNetworks(t, []badNetwork{
-		{faultnet.Faults{Delay: 2 * time.Millisecond}, true},
-		{faultnet.Faults{From: 3_000, Then: faultnet.Cut}, true},
-		{faultnet.Faults{From: 300_000, Then: faultnet.Cut}, false},
-		{faultnet.Faults{From: 100_000, Then: faultnet.Drop}, true},
+		{faultnet.Faults{Delay: 2 * time.Millisecond}, true, 0},
+		{faultnet.Faults{From: 3_000, Then: faultnet.Cut}, true, 0},
+		{faultnet.Faults{From: 6_300_000, Then: faultnet.Cut}, false, 8},
+		{faultnet.Faults{From: 8_200_000, Then: faultnet.Drop}, true, 8},
+	})
+}
+
+// TestFault37Damaged: a training in which one bit of a message between the ranks is flipped.
+func TestFault37Damaged(t *testing.T) {
+	checkBadNetworks(t, []badNetwork{
+		{faultnet.Faults{From: 4_000_000, Then: faultnet.Flip}, true, 0},
+		{faultnet.Faults{From: 6_000_000, Then: faultnet.Flip}, false, 8},
 	})
 }

@@ -34,7 +34,7 @@ func UseDevice(t *testing.T, memory int64, wrap func(*emulate.LazyDevice) device
 	t.Cleanup(func() { engine.Backends = before })
 	engine.Backends = slices.Clone(before)
 	i := slices.IndexFunc(engine.Backends, func(b engine.Backend) bool { return b.Name == "cuda" })
-	engine.Backends[i].Open = func(engine.Options) (backend.Backend, error) {
+	engine.Backends[i].Open = func(o engine.Options) (backend.Backend, error) {
 		b, err := cuda.New(func() (device.Device, error) {
 			d, err := emulate.OpenLazy(memory)
 			return wrap(d), err
@@ -42,6 +42,7 @@ func UseDevice(t *testing.T, memory int64, wrap func(*emulate.LazyDevice) device
 		if err != nil {
 			return nil, err
 		}
+		b.SetChoices(o.Choices)
 		return b, nil
 	}
 }

@@ -109,8 +109,36 @@ func (t *trainer) end() error {
 	return n.compiledNetwork.close()
 }
 
-// compile compiles the plans of the current network with its remaining channels, and creates the optimiser.
+// compile compiles the plans of the current network with its remaining channels, with the same kernels on all ranks, and creates the
+// optimiser.
 func (t *trainer) compile() error {
+	if err := t.compilePlans(); err != nil {
+		return err
+	}
+	if err := t.agreeOnKernels(); err != nil {
+		return err
+	}
+	if t.ranks.IsRoot() {
+		t.kernels.timings.Save(t.kernels.table)
+	}
+	n := t.current
+	oo := n.optimizerOptions(t.stepCount(t.epochBatches()))
+	switch {
+	case n.pipeline != nil:
+		oo.Ranks = n.pipeline.Ranks()
+	case t.ranks != nil && t.ranks.ShardedOptimiser:
+		oo.Ranks = n.train.Shard.Shards()
+	}
+	if n.cfg.Compression.IsEnabled() { // other plans of ranks, such as pipelines and groups of one rank, have no such sums
+		oo.Updates = n.train.Shard.SummedUpdates()
+	}
+	var err error
+	n.opt, err = optim.New(n.store, oo)
+	return err
+}
+
+// compilePlans compiles the plans of the current network.
+func (t *trainer) compilePlans() error {
 	n, stage := t.current, t.training().Stage
 	spec := t.model.Spec.ForStage(stage)
 	spec.Kept = t.pos.Kept
@@ -135,25 +163,9 @@ func (t *trainer) compile() error {
 	}
 	maps.Copy(t.kernels.choices, n.eval.Plan.Choices())
 	if stage == network.SigmaStage {
-		if err := t.prepareCorrections(o); err != nil {
-			return err
-		}
+		return t.prepareCorrections(o)
 	}
-	if t.ranks.IsRoot() {
-		t.kernels.timings.Save(t.kernels.table)
-	}
-	oo := n.optimizerOptions(t.stepCount(t.epochBatches()))
-	switch {
-	case n.pipeline != nil:
-		oo.Ranks = n.pipeline.Ranks()
-	case t.ranks != nil && t.ranks.ShardedOptimiser:
-		oo.Ranks = n.train.Shard.Shards()
-	}
-	if n.cfg.Compression.IsEnabled() { // other plans of ranks, such as pipelines and groups of one rank, have no such sums
-		oo.Updates = n.train.Shard.SummedUpdates()
-	}
-	n.opt, err = optim.New(n.store, oo)
-	return err
+	return nil
 }
 
 // compileStep compiles what computes loss and gradients of a batch: the plans of a step, or the stages of a pipeline.

@@ -1,8 +1,11 @@
 package tcp
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -109,6 +112,77 @@ func checkBroken(t *testing.T, at []int64) {
 					})
 				}
 			}
+		}
+	}
+}
+
+// readFrame reads the greeting of a connection, a line, or a frame, and returns its route.
+func readFrame(r io.Reader) (route string, frame []byte, err error) {
+	frame = make([]byte, 1, headerBytes)
+	if _, err := io.ReadFull(r, frame); err != nil {
+		return "", nil, err
+	}
+	if frame[0] == '{' { // no channel has this number
+		for frame[len(frame)-1] != '\n' {
+			frame = append(frame, 0)
+			if _, err := io.ReadFull(r, frame[len(frame)-1:]); err != nil {
+				return "", nil, err
+			}
+		}
+		return "", frame, nil
+	}
+	if _, err := io.ReadFull(r, frame[1:headerBytes]); err != nil {
+		return "", nil, err
+	}
+	frame = frame[:headerBytes]
+	at := string(frame[:8])
+	frame = append(frame, make([]byte, binary.LittleEndian.Uint64(frame[8:]))...)
+	_, err = io.ReadFull(r, frame[headerBytes:])
+	return at, frame, err
+}
+
+// TestReorderedMessages: if messages of different tags overtake each other within a connection, all ranks end with the error of a lost rank, and
+// one of them states the reason.
+func TestReorderedMessages(t *testing.T) {
+	errs := programsThrough(t, func(int) (toServer, toClient faultnet.Faults) { return faultnet.Faults{Messages: readFrame}, toClient }, 30*time.Second)
+	var damaged *damagedError
+	if !errors.As(errors.Join(errs...), &damaged) || !strings.Contains(damaged.Error(), "header") {
+		t.Errorf("no rank found the wrong order: %v", errs)
+	}
+	for r, err := range errs {
+		if !isLost(err) {
+			t.Errorf("rank %d: %v, want that a rank was lost", r, err)
+		}
+	}
+}
+
+// TestDamagedMessages: if one bit of a connection is flipped behind the greeting, all ranks end with the error of a lost rank, and that of one
+// states the damage.
+func TestDamagedMessages(t *testing.T) {
+	for _, from := range []int64{400, 401, 411, 3_000, 30_000} {
+		for _, toServer := range []bool{true, false} {
+			t.Run(fmt.Sprintf("byte %d, to rank 0 %v", from, toServer), func(t *testing.T) {
+				t.Parallel()
+				errs := programsThrough(t, func(n int) (up, down faultnet.Faults) {
+					f := faultnet.Faults{From: from, Then: faultnet.Flip}
+					switch {
+					case n != 1:
+						return up, down
+					case toServer:
+						return f, down
+					}
+					return up, f
+				}, 30*time.Second)
+				var damaged *damagedError
+				if !errors.As(errors.Join(errs...), &damaged) {
+					t.Errorf("no rank found the damage: %v", errs)
+				}
+				for r, err := range errs {
+					if !isLost(err) {
+						t.Errorf("rank %d: %v, want that a rank was lost", r, err)
+					}
+				}
+			})
 		}
 	}
 }

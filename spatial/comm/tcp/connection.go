@@ -3,20 +3,17 @@ package tcp
 import (
 	"bufio"
 	"bytes"
-	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io"
 	"net"
 	"sync"
 	"time"
 )
 
-// headerBytes is the size of a frame's header.
-const headerBytes = 16
-
-// chunkBytes is the largest part of a payload that is written at a time at a limited rate, and read at a time without a
-// receive.
+// chunkBytes is the largest part of a payload that is written at a time at a limited rate, and read at a time: its checksum is
+// computed while it is in the processor's cache.
 const chunkBytes = 64 << 10
 
 // connection is the connection with one other process.
@@ -72,9 +69,11 @@ func (c *connection) next() *request {
 // write writes frames until close, or until an error, with which the frames that are left end.
 func (c *connection) write(limit *rateLimit) {
 	var err error
+	n := uint64(0)
 	for r := c.next(); r != nil; r = c.next() {
 		if err == nil {
-			err = c.writeFrame(r, limit)
+			err = c.writeFrame(r, n, limit)
+			n++
 		}
 		r.end(err)
 		c.mu.Lock()
@@ -83,11 +82,9 @@ func (c *connection) write(limit *rateLimit) {
 	}
 }
 
-// writeFrame writes one frame.
-func (c *connection) writeFrame(r *request, limit *rateLimit) error {
-	header := binary.LittleEndian.AppendUint32(make([]byte, 0, headerBytes), uint32(r.channel))
-	header = binary.LittleEndian.AppendUint32(header, uint32(r.tag))
-	header = binary.LittleEndian.AppendUint64(header, uint64(len(r.memory)))
+// writeFrame writes the n-th frame.
+func (c *connection) writeFrame(r *request, n uint64, limit *rateLimit) error {
+	header := header{r.channel, r.tag, uint64(len(r.memory)), crc32.Checksum(r.memory, castagnoli)}.append(make([]byte, 0, headerBytes), n)
 	if limit == nil {
 		frame := net.Buffers{header, r.memory}
 		_, err := frame.WriteTo(c.Conn)
@@ -108,44 +105,71 @@ func (c *connection) writeFrame(r *request, limit *rateLimit) error {
 	return nil
 }
 
-// read reads frames until the connection ends, and returns why.
+// read reads frames until the connection ends or a frame is damaged, and returns why.
 func (c *connection) read(from int, box *mailbox) error {
-	var header [headerBytes]byte
-	for {
-		if _, err := io.ReadFull(c.in, header[:]); err != nil {
+	var raw [headerBytes]byte
+	for n := uint64(0); ; n++ {
+		if _, err := io.ReadFull(c.in, raw[:]); err != nil {
 			return err
 		}
-		at := route{from, int(binary.LittleEndian.Uint32(header[:])), int(binary.LittleEndian.Uint32(header[4:]))}
-		size := binary.LittleEndian.Uint64(header[8:])
-		if err := c.readPayload(at, size, box); err != nil {
+		h, err := parseHeader(&raw, n)
+		if err != nil {
+			return err
+		}
+		if err := c.readPayload(from, h, box); err != nil {
 			return err
 		}
 	}
 }
 
-// readPayload reads the payload of a frame, into the memory of the receive that is posted for it if there is one.
-func (c *connection) readPayload(at route, size uint64, box *mailbox) error {
-	if r := box.take(at); r != nil {
-		if size != uint64(len(r.memory)) {
-			r.end(sizeError(int(size), len(r.memory)))
-			_, err := io.CopyN(io.Discard, c.in, int64(size))
+// readPayload reads the payload of a frame, into the memory of the receive that is posted for it if there is one. If the payload is
+// incomplete or damaged, the receive stays posted, without values, until its rank is lost.
+func (c *connection) readPayload(from int, h header, box *mailbox) error {
+	if h.size > 1<<62 {
+		return fmt.Errorf("a message of %d bytes", h.size)
+	}
+	at := route{from, h.channel, h.tag}
+	r := box.take(at)
+	switch {
+	case r == nil:
+	case h.size != uint64(len(r.memory)):
+		r.end(sizeError(int(h.size), len(r.memory)))
+		_, err := io.CopyN(io.Discard, c.in, int64(h.size))
+		return err
+	default:
+		err := h.read(c.in, r.memory)
+		if err != nil {
+			clear(r.memory)
+			box.putBack(r)
 			return err
 		}
-		_, err := io.ReadFull(c.in, r.memory)
-		r.end(err)
+		r.end(nil)
+		return nil
+	}
+	// Memory grows with the data that arrive: a sender that is no rank may state any size.
+	var data bytes.Buffer
+	data.Grow(int(min(h.size, chunkBytes)))
+	if _, err := io.CopyN(&data, c.in, int64(h.size)); err != nil {
 		return err
 	}
-	if size > 1<<62 {
-		return fmt.Errorf("a message of %d bytes", size)
-	}
-	// Memory grows with the data that arrive, whatever a damaged header says.
-	var data bytes.Buffer
-	data.Grow(int(min(size, chunkBytes)))
-	if _, err := io.CopyN(&data, c.in, int64(size)); err != nil {
+	if err := h.check(crc32.Checksum(data.Bytes(), castagnoli)); err != nil {
 		return err
 	}
 	box.put(at, data.Bytes())
 	return nil
+}
+
+// read reads a payload.
+func (h header) read(in io.Reader, to []byte) error {
+	var sum uint32
+	for len(to) > 0 {
+		piece := to[:min(len(to), chunkBytes)]
+		if _, err := io.ReadFull(in, piece); err != nil {
+			return err
+		}
+		sum, to = crc32.Update(sum, castagnoli, piece), to[len(piece):]
+	}
+	return h.check(sum)
 }
 
 // rateLimit bounds the bytes per second that a process writes, over all its connections, for measurements of slow networks.

@@ -6,8 +6,16 @@
 // Rank 0 listens at the coordinator's address. The others connect to it, each with the address at which it listens itself,
 // and receive the addresses of all. Every two processes then share one connection.
 //
-// A frame is 16 bytes of header (channel and tag as 32 bits, size of the payload as 64 bits, little-endian) and the payload
-// in the byte order of the machine. Frames of a connection keep their order, so messages of one channel and tag do.
+// A frame is 24 bytes of header and the payload in the byte order of the machine. The header, little-endian:
+//
+//	0   channel  uint32
+//	4   tag      uint32
+//	8   size     uint64, bytes of the payload
+//	16  CRC-32C of the payload
+//	20  CRC-32C of the frame's number on its connection (uint64, from 0, not sent) and of bytes 0 to 19
+//
+// Frames of a connection keep their order, so messages of one channel and tag do. Both checksums are compared when a frame
+// arrives: TCP's own has 16 bits. A frame that differs counts as the loss of its sender.
 //
 // A process whose connection ends without a last message (package liveness) counts as lost at once.
 //

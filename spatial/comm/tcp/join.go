@@ -42,7 +42,7 @@ type hello struct {
 }
 
 // helloFormat names the protocol, its version and the byte order of payloads.
-var helloFormat = "ensemble-tcp 1 " + byteOrder()
+var helloFormat = "ensemble-tcp 2 " + byteOrder()
 
 // byteOrder names the byte order of this machine.
 func byteOrder() string {

@@ -66,6 +66,14 @@ func (m *mailbox) take(at route) *request {
 	return r
 }
 
+// putBack posts a receive again that take removed, before all others of its route.
+func (m *mailbox) putBack(r *request) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	q := m.queue(r.route)
+	q.posted = slices.Insert(q.posted, 0, r)
+}
+
 // put stores a message that had no receive when it began to arrive.
 func (m *mailbox) put(at route, data []byte) {
 	m.mu.Lock()

@@ -3,6 +3,7 @@ package tcp
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"net"
@@ -265,9 +266,14 @@ func TestRate(t *testing.T) {
 
 // FuzzFrames: frames of any content end with an error or a message, without memory beyond the bytes that arrive.
 func FuzzFrames(f *testing.F) {
-	f.Add([]byte{0, 0, 0, 0, 5, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3})
-	f.Add(bytes.Repeat([]byte{255}, 40))
-	f.Fuzz(func(t *testing.T, data []byte) {
+	whole := frames([]byte{1, 2, 3})
+	f.Add(whole, false)
+	f.Add(whole[:len(whole)-1], false)
+	f.Add(slices.Concat([]byte{0, 0, 0, 0, 5, 0, 0, 0}, bytes.Repeat([]byte{255}, 40)), true)
+	f.Fuzz(func(t *testing.T, data []byte, sum bool) {
+		if sum && len(data) >= headerBytes { // a header that is what its sender wrote
+			binary.LittleEndian.PutUint32(data[headerBytes-4:], headerSum(data[:headerBytes-4], 0))
+		}
 		here, there := net.Pipe()
 		go func() {
 			_, _ = there.Write(data)

@@ -46,7 +46,11 @@ func (w *World) start(stall time.Duration) {
 // lose ends all waits after the connection with a rank has ended. The first loss is that of the job, unless the rank has
 // sent its last message before.
 func (w *World) lose(rank int, err error) {
-	why := &comm.RankError{Rank: rank, Err: fmt.Errorf("its connection ended: %w", err)}
+	var damaged *damagedError
+	if !errors.As(err, &damaged) {
+		err = fmt.Errorf("its connection ended: %w", err)
+	}
+	why := &comm.RankError{Rank: rank, Err: err}
 	if failed := w.Failure(); failed != nil {
 		errors.As(failed, &why)
 	} else if w.HasLeft(rank) {
