@@ -71,7 +71,7 @@ func (o *Options) prepareData(ctx context.Context) (*dataset, error) {
 	if err := o.fetchMissing(ctx, d.folder); err != nil {
 		return nil, err
 	}
-	for _, p := range slices.Concat(d.forecasts, d.analyses, d.oracle) {
+	for _, p := range slices.Concat(d.forecasts, d.analyses, c.Data.Auxiliary, d.oracle) {
 		found, _, err := input.ListFiles("the experiment "+c.Name, []string{filepath.Join(d.folder, p)})
 		var absent *exit.Error
 		if errors.As(err, &absent) && absent.Code == exit.NotYet {

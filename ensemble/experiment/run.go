@@ -222,23 +222,35 @@ func (o *Options) load(folder string, t training, more ...string) (*config.Train
 	if e.Data.Analyses != nil {
 		set = append(set, "data.analyses="+quotedPatterns(folder, e.Data.Analyses))
 	}
-	c, err := config.LoadTrain(config.Sources{Files: []string{filepath.Join(e.Dir(), e.Config)}, Set: set, IgnoreEnvironment: true})
+	sources := config.Sources{Files: []string{filepath.Join(e.Dir(), e.Config)}, Set: set, IgnoreEnvironment: true}
+	c, err := config.LoadTrain(sources)
+	if err == nil && c.Data.Auxiliary.Files != nil && e.Data.Auxiliary != nil {
+		sources.Set = append(sources.Set, "data.auxiliary.files="+quotedPatterns(folder, e.Data.Auxiliary))
+		c, err = config.LoadTrain(sources)
+	}
 	if err != nil {
 		return nil, err
 	}
-	if key := otherInput(c); key != "" {
+	key := otherInput(c)
+	if c.Data.Auxiliary.Files != nil && e.Data.Auxiliary == nil {
+		key = auxiliaryKey
+	}
+	if key != "" {
 		return nil, &exit.Error{Code: exit.Usage, What: "the training reads files that the experiment does not list", At: e.Config + ", " + key,
 			Why: "the record could not be reproduced", Fix: "remove the key"}
 	}
 	return c, nil
 }
 
-// otherInput is a key by which a training reads other files than forecasts and analyses; "": none.
+// auxiliaryKey is the key of the static fields of a training.
+const auxiliaryKey = "data.auxiliary.files"
+
+// otherInput is a key by which a training reads other files than forecasts, analyses and static fields; "": none.
 func otherInput(c *config.TrainConfig) string {
 	for _, other := range []struct {
 		key   string
 		given bool
-	}{{"data.store", c.Data.Store != ""}, {"data.auxiliary.files", c.Data.Auxiliary.Files != nil}, {"climate.file", c.Climate.File != ""},
+	}{{"data.store", c.Data.Store != ""}, {"climate.file", c.Climate.File != ""},
 		{"model.pretrained", c.Model.Pretrained != ""}, {"model.channels_from", c.Model.ChannelsFrom != ""}, {"teacher.runs", c.Teacher.Runs != nil},
 		{"train.exchange.replay", c.Train.Train.Exchange.Replay != ""}, {"train.machine", c.Train.Train.Machine != ""}} {
 		if other.given {

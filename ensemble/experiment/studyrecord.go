@@ -91,6 +91,9 @@ func (t *studyTrainer) experiment() *experimentfile.Config {
 func (t *studyTrainer) train(ctx context.Context) (*Options, error) {
 	for _, c := range t.configs {
 		key := otherInput(c)
+		if c.Data.Auxiliary.Files != nil && !slices.Equal(c.Data.Auxiliary.Files, t.base.Data.Auxiliary.Files) {
+			key = auxiliaryKey + " of a variant" // the text of the variant would name a directory of this machine
+		}
 		if key == "" {
 			continue
 		}
@@ -105,7 +108,7 @@ func (t *studyTrainer) train(ctx context.Context) (*Options, error) {
 		return nil, nil
 	}
 	d := &t.base.Data
-	x := &Options{Dir: t.Dir, Data: commonFolder(slices.Concat(d.Forecasts, d.Analyses)), Version: t.Version, Stop: t.Stop, Timings: t.Timings, Progress: t.Progress, Warn: t.Warn}
+	x := &Options{Dir: t.Dir, Data: commonFolder(slices.Concat(d.Forecasts, d.Analyses, d.Auxiliary.Files)), Version: t.Version, Stop: t.Stop, Timings: t.Timings, Progress: t.Progress, Warn: t.Warn}
 	if err := t.writeSources(ctx, x); err != nil {
 		return nil, err
 	}
@@ -159,7 +162,7 @@ func (t *studyTrainer) text(folder string) string {
 	for _, list := range []struct {
 		key   string
 		files []config.Path
-	}{{"forecasts", d.Forecasts}, {"analyses", d.Analyses}} {
+	}{{"forecasts", d.Forecasts}, {"analyses", d.Analyses}, {"auxiliary", d.Auxiliary.Files}} {
 		var below []string
 		for _, f := range list.files {
 			below = append(below, string(f.Below(folder)))

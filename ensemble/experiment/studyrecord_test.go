@@ -12,7 +12,9 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/config/experimentfile"
 	"github.com/ensemble-weather/ensemble/ensemble/demo/demotest"
 	"github.com/ensemble-weather/ensemble/ensemble/record"
+	"github.com/ensemble-weather/ensemble/ensemble/run/runtest"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/manifest"
 )
 
 // study is a study of two widths on the small data.
@@ -134,6 +136,48 @@ func TestStudyWithoutRecord(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Join(o.Dir, record.File)); err == nil || !slices.ContainsFunc(warnings, func(w string) bool { return strings.Contains(w, "no record of this study: model.pretrained") }) {
 		t.Errorf("warnings %q", warnings)
+	}
+}
+
+// Static fields are files of a study as forecasts and analyses are: its record has their checksums and reproduces it.
+// Other ones of a variant leave no record.
+func TestStudyWithStaticFields(t *testing.T) {
+	o := study(t, 1)
+	field := runtest.FirstMessage(t, demotest.Files(t).GRIB2[0])
+	o.Config.Set = append(o.Config.Set, "data.auxiliary.files=["+field+"]", "data.auxiliary.variables=[gh]")
+	if _, err := RunStudy(context.Background(), o); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(o.Dir, record.File)
+	r, err := record.Read(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum, err := manifest.SumFile(field)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.ContainsFunc(r.Data.Files, func(f manifest.File) bool {
+		return filepath.Base(f.Path) == filepath.Base(field) && f.SHA256 == sum.SHA256
+	}) {
+		t.Errorf("the record lists %+v, without %s", r.Data.Files, field)
+	}
+	data := commonFolder([]config.Path{config.Path(field), config.Path(demotest.Files(t).GRIB2[0])})
+	if text, err := os.ReadFile(path); err != nil || strings.Contains(string(text), o.Dir) || strings.Contains(string(text), field) {
+		t.Errorf("%v: the record names a directory of this machine", err)
+	}
+	p, err := Reproduce(context.Background(), path, Options{Dir: t.TempDir(), Data: data, Version: "v1.2.3"})
+	if err != nil || p.Comparison.Verdict != record.SameBits {
+		t.Fatalf("%+v, %v", p, err)
+	}
+	var warnings []string
+	o.Variants = o.Variants[:1]
+	o.Variants[0].Set = []string{"data.auxiliary.files=[" + runtest.FirstMessage(t, demotest.Files(t).GRIB2[1]) + "]"}
+	o.Dir, o.Warn = t.TempDir(), func(w string) { warnings = append(warnings, w) }
+	if _, err := RunStudy(context.Background(), o); err != nil || !slices.ContainsFunc(warnings, func(w string) bool {
+		return strings.Contains(w, "no record of this study: data.auxiliary.files of a variant")
+	}) {
+		t.Errorf("warnings %q, %v", warnings, err)
 	}
 }
 

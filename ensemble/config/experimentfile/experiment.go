@@ -56,6 +56,7 @@ type Data struct {
 	Folder    config.Path  `key:"folder"`
 	Forecasts []string     `key:"forecasts"`
 	Analyses  []string     `key:"analyses"`
+	Auxiliary []string     `key:"auxiliary"`
 	Oracle    []string     `key:"oracle"`
 	Files     []DataFile   `key:"files"`
 	Demo      DemoData     `key:"demo"`
@@ -168,7 +169,7 @@ var Schema = config.NewFileSchema[Experiment]("experiment", "the directory of an
 	{Path: "title", Required: true, Example: "The global model's ensemble",
 		Help: "Description in one line."},
 	{Path: "config", Required: true, Example: "train.yaml",
-		Help: "Training configuration, in the directory of the experiment. data.forecasts and data.analyses replace the files named in it."},
+		Help: "Training configuration, in the directory of the experiment. data.forecasts, data.analyses and data.auxiliary replace the files named in it."},
 	{Path: "set", Example: `["train.networks=1"]`,
 		Help: "Overrides of the configuration, key=value as for --set."},
 	{Path: "threads", Default: "2", Check: config.Between(1, 4096), Example: "2",
@@ -190,6 +191,8 @@ var Schema = config.NewFileSchema[Experiment]("experiment", "the directory of an
 		Help: "Forecast files, patterns relative to the data directory."},
 	{Path: "data.analyses", Example: `["gcm_an_*.nc"]`,
 		Help: "Analysis files, patterns relative to the data directory."},
+	{Path: "data.auxiliary", Example: `["orography.grib2"]`,
+		Help: "Files of static fields, patterns relative to the data directory. They replace data.auxiliary.files of trainings that have any."},
 	{Path: "data.oracle", Example: `["optimum_or_*.grib2"]`,
 		Help: "Forecast files of the oracle, an ensemble that no forecast can be better than, for all test initialisations: patterns relative to the data directory. It is scored, and the share of the way to it is computed for all systems."},
 	{Path: "data.files", Example: `[{path: gcm_an_1982.nc, sha256: "0f…", url: "https://example.org/gcm_an_1982.nc"}]`,
@@ -448,7 +451,7 @@ func (c *Config) checkData() (faults []*exit.Error) {
 	for _, list := range []struct {
 		key   string
 		names []string
-	}{{"data.forecasts", d.Forecasts}, {"data.analyses", d.Analyses}, {"data.oracle", d.Oracle}} {
+	}{{"data.forecasts", d.Forecasts}, {"data.analyses", d.Analyses}, {"data.auxiliary", d.Auxiliary}, {"data.oracle", d.Oracle}} {
 		for _, p := range list.names {
 			if _, err := filepath.Match(p, ""); !filepath.IsLocal(p) || err != nil {
 				add(list.key, fmt.Sprintf("invalid pattern %q", p), "want a pattern within the data directory", "write it relative to data.folder")
