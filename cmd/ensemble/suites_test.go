@@ -61,16 +61,11 @@ func (f fate) present(members int) int {
 	return members
 }
 
-// longWait is how long a predict waits for input that comes, amendWait an amend.
-const (
-	longWait  = "+30m"
-	amendWait = 30 * time.Minute
-)
+// longWait is how long a predict waits for input that comes.
+const longWait = "+30m"
 
-// amendUntil is a deadline of an amend, which counts from an initialisation: in a chain of jobs other durations begin anew.
-func amendUntil(x time.Time) string {
-	return fmt.Sprintf("init+%dm", int((time.Since(x) + amendWait).Minutes()))
-}
+// amendUntil is a deadline of an amend in one to two hours, which counts from the initialisation as in a chain of jobs it must.
+func amendUntil(x time.Time) string { return fmt.Sprintf("init+%dh", 2+int(time.Since(x).Hours())) }
 
 // prepare sets the deadlines of all initialisations, and delivers incomplete input. What is complete comes while the suite runs.
 func (s *site) prepare(fates []fate) {
