@@ -90,7 +90,7 @@ func newSite(t *testing.T, run string, inits []time.Time, members int) *site {
 	}
 	var text strings.Builder
 	for _, v := range [][2]string{{"ENSEMBLE", program}, {"RUN_DIR", run}, {"INPUT", s.input}, {"PRODUCTS", s.products}, {"LOGS", s.logs},
-		{"DEADLINE", "+1s"}, {"AMEND_DEADLINE", "+1s"}, {"RETRY_DELAY", "0.1s"}, {"XDG_CACHE_HOME", os.Getenv("XDG_CACHE_HOME")}, {"ENSEMBLE_DECODE", os.Getenv("ENSEMBLE_DECODE")},
+		{"DEADLINE", "+1s"}, {"AMEND_DEADLINE", "init+1s"}, {"RETRY_DELAY", "0.1s"}, {"XDG_CACHE_HOME", os.Getenv("XDG_CACHE_HOME")}, {"ENSEMBLE_DECODE", os.Getenv("ENSEMBLE_DECODE")},
 		{"ENSEMBLE_MEMBERS_POLL", "0.1s"}, {"ENSEMBLE_MEMBERS_EXPECTED", strconv.Itoa(members)}, {"ENSEMBLE_MEMBERS_MINIMUM", strconv.Itoa(members / 2)}, {"GOMAXPROCS", "1"},
 		{"SOURCE_DATE_EPOCH", "1000000000"}} { // products of the same input are equal
 		fmt.Fprintf(&text, "export %s=\"${%[1]s:-%s}\"\n", v[0], v[1])

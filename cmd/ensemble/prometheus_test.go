@@ -22,24 +22,20 @@ type prometheus struct {
 	log printed
 }
 
-// startPrometheus starts Prometheus with the shipped alert rules on a free port, with its own data folder.
-func startPrometheus(t *testing.T, target string) *prometheus {
+// startPrometheus starts Prometheus with the shipped alert rules on a free port, with its own data folder. It scrapes
+// and evaluates at an interval, such as 15s.
+func startPrometheus(t *testing.T, target, interval string) *prometheus {
 	t.Helper()
 	dir := t.TempDir()
 	rules, err := filepath.Abs("../../docs/ops/prometheus/alerts.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
-	config := fmt.Sprintf("global: {scrape_interval: 250ms, scrape_timeout: 250ms, evaluation_interval: 250ms}\nrule_files: [%q]\nscrape_configs:\n  - {job_name: ensemble, static_configs: [{targets: [%q]}]}\n", rules, target)
+	config := fmt.Sprintf("global: {scrape_interval: %[1]s, scrape_timeout: %[1]s, evaluation_interval: %[1]s}\nrule_files: [%[2]q]\nscrape_configs:\n  - {job_name: ensemble, static_configs: [{targets: [%[3]q]}]}\n", interval, rules, target)
 	if err := os.WriteFile(filepath.Join(dir, "prometheus.yml"), []byte(config), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	at := l.Addr().String()
-	l.Close()
+	at := freeAddress(t)
 	p := &prometheus{T: t, url: "http://" + at}
 	cmd := exec.Command("prometheus", "--config.file="+filepath.Join(dir, "prometheus.yml"), "--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+at)
 	cmd.Stdout, cmd.Stderr = &p.log, &p.log
@@ -54,6 +50,17 @@ func startPrometheus(t *testing.T, target string) *prometheus {
 		}
 	})
 	return p
+}
+
+// freeAddress returns an address of this machine on which nothing listens.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
 }
 
 // sample is one result of a query.
@@ -121,7 +128,7 @@ func TestPrometheus(t *testing.T) {
 	next := lastDay.AddDate(0, 0, 1)
 	f.put("out/"+name(next), []byte("in the way"))
 	s := f.serve("--run-dir", f.run, "--out", out, "--input", in, "--set", "members.poll=0.03s")
-	p := startPrometheus(t, strings.TrimPrefix(s.url, "http://"))
+	p := startPrometheus(t, strings.TrimPrefix(s.url, "http://"), "250ms")
 	s.awaitInit(lastDay, "issued", "")
 
 	_, text := s.get("/metrics")

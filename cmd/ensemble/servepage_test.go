@@ -105,7 +105,10 @@ func TestServePage(t *testing.T) {
 	set := append([]string{"serve.schedule.cycles=[00]", "serve.schedule.expected=init+6h40m", "serve.ready_max_age=26h"}, pageProducts...)
 
 	s := chosen.startServing("cpu", init.Add(time.Hour), set...)
-	eventually(t, "the page is there", func() bool { return strings.Contains(s.get("/"), `<p class="state none">`) })
+	eventually(t, "the page is there", func() bool {
+		page := s.get("/")
+		return strings.Contains(page, `<p class="state none">`) && strings.Contains(page, "trained on ") // the model is ready
+	})
 	views.add("none", s.get("/"))
 
 	s.arriving(file)
@@ -171,7 +174,7 @@ func (v *views) add(name, page string) {
 
 // look opens two of the pages in a browser, on a wide and on a narrow screen: none may be wider than the screen, or cause a message
 // on the console. With ENSEMBLE_SHOTS=FOLDER all pages are opened, and pictures of them kept; the pictures of docs/operations.md
-// are page.png and page-390.png.
+// are page.png, page-STATE.png and page-STATE-390.png.
 func (v *views) look() {
 	v.t.Helper()
 	chromium, err := exec.LookPath("chromium")
@@ -187,11 +190,17 @@ func (v *views) look() {
 		for _, width := range []int{1280, 800, 390, 370} { // the four widths of maps
 			shot := filepath.Join(cmp.Or(dir, v.t.TempDir()), fmt.Sprintf("%s-%d.png", name, width))
 			v.shoot(chromium, v.pages[i], shot, width)
-			switch {
-			case dir != "" && name == "fresh" && width == 1280:
+			if dir == "" || name == "probability" {
+				continue
+			}
+			if name == "fresh" && width == 1280 {
 				crop(v.t, shot, filepath.Join(dir, "page.png"), image.Pt(width, 1440))
-			case dir != "" && name == "failed" && width == 390:
-				crop(v.t, shot, filepath.Join(dir, "page-390.png"), image.Pt(width, 1100))
+			}
+			switch width { // what a screen shows
+			case 1280:
+				crop(v.t, shot, filepath.Join(dir, "page-"+name+".png"), image.Pt(width, 620))
+			case 390:
+				crop(v.t, shot, filepath.Join(dir, "page-"+name+"-390.png"), image.Pt(width, 844))
 			}
 		}
 	}

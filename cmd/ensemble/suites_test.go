@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -60,8 +61,11 @@ func (f fate) present(members int) int {
 	return members
 }
 
-// longWait is how long a step waits for input that comes.
+// longWait is how long a predict waits for input that comes.
 const longWait = "+30m"
+
+// amendUntil is a deadline of an amend in one to two hours, which counts from the initialisation as in a chain of jobs it must.
+func amendUntil(x time.Time) string { return fmt.Sprintf("init+%dh", 2+int(time.Since(x).Hours())) }
 
 // prepare sets the deadlines of all initialisations, and delivers incomplete input. What is complete comes while the suite runs.
 func (s *site) prepare(fates []fate) {
@@ -71,7 +75,7 @@ func (s *site) prepare(fates []fate) {
 	for i, x := range s.inits {
 		switch f := fates[i]; {
 		case f.isLate():
-			fmt.Fprintf(&text, "%s) AMEND_DEADLINE=%s ;;\n", name(x), longWait)
+			fmt.Fprintf(&text, "%s) AMEND_DEADLINE=%s ;;\n", name(x), amendUntil(x))
 		case f == fateWrongSite:
 			fmt.Fprintf(&text, "%s) DEADLINE=%s; [ ! -e %s ] || export ENSEMBLE_MEMBERS_ON_MISSING=perhaps ;;\n", name(x), longWait, s.wrong())
 		case f == fateWhole, f == fateKilled:
@@ -426,6 +430,90 @@ func (s *site) cylcProgram() string {
 	}
 	s.env = append(s.env, "CYLC_CONF_PATH="+conf, "PATH="+filepath.Dir(cylc)+":"+os.Getenv("PATH"))
 	return cylc
+}
+
+// TestSlurmChain: a job of Slurm submits one further job for an amend that is not at its end, and none otherwise. With an
+// AMEND_DEADLINE that begins anew in each job nothing is submitted, but products are delivered.
+func TestSlurmChain(t *testing.T) {
+	s := newSite(t, faulty(t).run, []time.Time{lastDay}, 4)
+	bin, steps := filepath.Join(s.root, "bin"), filepath.Join(s.root, "steps")
+	write := func(path, text string) {
+		t.Helper()
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte("#!/bin/sh\n"+text), 0o755)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(filepath.Join(bin, "sbatch"), "echo sbatch \"$@\" >>"+steps+"\nexit ${SBATCH_CODE:-0}\n")
+	write(filepath.Join(s.ops, "step.sh"), "echo $1 $2 >>"+steps+"\n[ $1 = deliver ] || exit $STEP_CODE\n")
+	write(filepath.Join(s.ops, "alarm.sh"), "echo alarm \"$@\" >>"+steps+"\n")
+	day := name(lastDay)
+	amend := "sbatch --export=ALL,STEP=amend,AMEND_WAIT=60 --begin=now+1800 --job-name=amend-" + day + " --cpus-per-task=1 --nice " + s.ops + "/slurm/predict.sbatch"
+	const refused = "AMEND_DEADLINE=6h does not count from the initialisation, so an amend, whose jobs all begin anew, would not end: "
+	base := append(slices.Clone(s.env), "PATH="+bin+":"+os.Getenv("PATH"), "INIT="+day)
+	for _, c := range []struct {
+		what, env string
+		code      int
+		want      []string
+	}{
+		{"whole", "STEP_CODE=0", 0, []string{"predict " + day, "deliver " + day}},
+		{"degraded", "STEP_CODE=10", 0, []string{"predict " + day, amend, "deliver " + day}},
+		{"nothing", "STEP_CODE=11", 0, []string{"predict " + day, amend}},
+		{"failed", "STEP_CODE=1", 1, []string{"predict " + day}},
+		{"more may come", "STEP=amend STEP_CODE=12", 0, []string{"amend " + day, amend}},
+		{"the end", "STEP=amend STEP_CODE=0", 0, []string{"amend " + day}},
+		{"no end, degraded", "STEP_CODE=10 AMEND_DEADLINE=6h", 64, []string{"predict " + day, "alarm failed " + day + " amend: " + refused, "deliver " + day}},
+		{"no end, nothing", "STEP_CODE=11 AMEND_DEADLINE=+6h", 64, []string{"predict " + day, "alarm failed " + day + " amend: AMEND_DEADLINE=+6h "}},
+		{"no end, whole", "STEP_CODE=0 AMEND_DEADLINE=6h", 0, []string{"predict " + day, "deliver " + day}},
+		{"sbatch fails", "STEP_CODE=10 SBATCH_CODE=1", 1, []string{"predict " + day, amend, "alarm failed " + day + " amend: cannot be submitted", "deliver " + day}},
+	} {
+		os.Remove(steps)
+		s.env = append(slices.Clone(base), strings.Fields(c.env)...)
+		_, err := s.try("bash", filepath.Join(s.ops, "slurm", "predict.sbatch"))
+		if code, got := codeOf(t, err), linesOf(t, steps); code != c.code || !slices.EqualFunc(got, c.want, strings.HasPrefix) {
+			t.Errorf("%s: exit %d after\n%s\nwant %d after\n%s", c.what, code, strings.Join(got, "\n"), c.code, strings.Join(c.want, "\n"))
+		}
+	}
+	submit := filepath.Join(s.ops, "slurm", "submit.sh")
+	for _, c := range []struct {
+		deadline string
+		code     int
+		words    string
+		want     []string
+	}{
+		{"6h", 64, refused + s.siteFile() + ": write init+18h, or a time of day such as 18:00Z", nil},
+		{"init+6h", 0, "", []string{"sbatch --begin=2026-01-01T03:00:00 --export=ALL,INIT=2026010100 ", "sbatch --begin=2026-01-01T15:00:00 --export=ALL,INIT=2026010112 "}},
+		{"06:40Z", 0, "", []string{"sbatch ", "sbatch "}},
+	} {
+		os.Remove(steps)
+		s.env = append(slices.Clone(base), "AMEND_DEADLINE="+c.deadline)
+		out, err := s.try(submit, "20260101")
+		if code, got := codeOf(t, err), linesOf(t, steps); code != c.code || !strings.Contains(out, c.words) || !slices.EqualFunc(got, c.want, strings.HasPrefix) {
+			t.Errorf("%s: exit %d, %s, submitted %q, want %d, %q", c.deadline, code, out, got, c.code, c.want)
+		}
+	}
+}
+
+// codeOf returns the exit code of a command that ended with an error.
+func codeOf(t *testing.T, err error) int {
+	t.Helper()
+	var e *exec.ExitError
+	if err != nil && !errors.As(err, &e) {
+		t.Fatal(err)
+	}
+	if e == nil {
+		return 0
+	}
+	return e.ExitCode()
+}
+
+// linesOf returns the lines of a file; none if it does not exist.
+func linesOf(t *testing.T, path string) []string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		t.Fatal(err)
+	}
+	return strings.FieldsFunc(string(text), func(r rune) bool { return r == '\n' })
 }
 
 // slurm starts a cluster of one node and submits the jobs of all initialisations.

@@ -10,6 +10,7 @@ import (
 	"html/template"
 	"net/http"
 	"net/url"
+	"regexp"
 	"slices"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
@@ -265,5 +266,13 @@ var pageText string
 
 var page = template.Must(template.New("page").Funcs(template.FuncMap{
 	"styles": report.Styles, "dark": report.DarkStyles, "shapes": report.Shapes, "sign": sign,
-	"word": func(s State) string { return words[s] },
+	"word": func(s State) string { return words[s] }, "unbroken": unbroken,
 }).Parse(pageText))
+
+// wholeWords are the dates, times and options of commands in a text, in which browsers break lines after hyphens.
+var wholeWords = regexp.MustCompile(`\b\d{4}-\d\d-\d\d(?: \d\d:\d\dZ)?|--[a-z-]+`)
+
+// unbroken escapes a text for HTML in which no line breaks within wholeWords.
+func unbroken(text string) template.HTML {
+	return template.HTML(wholeWords.ReplaceAllString(template.HTMLEscapeString(text), `<span class="whole">$0</span>`))
+}

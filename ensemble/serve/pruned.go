@@ -86,16 +86,17 @@ func (u *issuer) updatePruned(starts []predict.Candidate) {
 }
 
 // forgettable lists the pruned initialisations that the list need not name: pruned long ago, and none that the service would make.
-// Input of which a part or all is missing may come back.
+// Input of which a part or all is missing may come back; what serve.max_age skips is not made then either.
 func (u *issuer) forgettable(pruned map[string]time.Time, starts []predict.Candidate) (names []string) {
-	if u.resident.MissingInput() != "" || len(starts) == 0 {
-		return nil
-	}
+	mayReturn, age := u.resident.MissingInput() != "" || len(starts) == 0, u.o.Service.MaxAge
 	read := map[string]bool{}
 	for _, c := range starts {
 		read[product.InitName(c.Init)] = true
 	}
 	for name, at := range pruned {
+		if mayReturn && (age <= 0 || u.now().Sub(initOf(name)) <= age) {
+			continue
+		}
 		if !read[name] && u.now().Sub(at) > prunedFor {
 			names = append(names, name)
 		}

@@ -19,13 +19,17 @@ func TestForgettable(t *testing.T) {
 	candidate := func(init time.Time) predict.Candidate { return predict.Candidate{Init: ensemble.InitAt(init)} }
 	for _, c := range []struct {
 		name   string
+		maxAge time.Duration
 		starts []predict.Candidate
 		want   []string
 	}{
-		{"no input, which may come back", nil, nil},
-		{"other input", []predict.Candidate{candidate(now)}, []string{"2025120100", "2025120112"}},
-		{"its input exists", []predict.Candidate{candidate(now), candidate(time.Date(2025, 12, 1, 12, 0, 0, 0, time.UTC))}, []string{"2025120100"}},
+		{"no input, which may come back", 0, nil, nil},
+		{"no input, and one too old for it", 90*24*time.Hour - 6*time.Hour, nil, []string{"2025120100"}},
+		{"no input, and all too old for it", 48 * time.Hour, nil, []string{"2025120100", "2025120112"}},
+		{"other input", 0, []predict.Candidate{candidate(now)}, []string{"2025120100", "2025120112"}},
+		{"its input exists", 0, []predict.Candidate{candidate(now), candidate(time.Date(2025, 12, 1, 12, 0, 0, 0, time.UTC))}, []string{"2025120100"}},
 	} {
+		u.o.Service.MaxAge = c.maxAge
 		got := u.forgettable(pruned, c.starts)
 		slices.Sort(got)
 		if !slices.Equal(got, c.want) {
