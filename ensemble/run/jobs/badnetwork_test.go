@@ -23,6 +23,9 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/rundir"
 )
 
+// trainTime is the time after which ranks are killed that have not ended.
+const trainTime = 3 * time.Minute
+
 // trainThrough trains on two processes, of which rank 1 reaches rank 0 through a network, and returns their exit codes and output.
 func trainThrough(t *testing.T, r rankTraining, network faultnet.Network) (codes [2]exit.Code, out string) {
 	t.Helper()
@@ -36,7 +39,7 @@ func trainThrough(t *testing.T, r rankTraining, network faultnet.Network) (codes
 	proxy, err := faultnet.New(at, 41, network)
 	runtest.Must(t, err)
 	defer proxy.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), trainTime)
 	defer cancel()
 	var all sync.WaitGroup
 	var outs [2]bytes.Buffer
@@ -93,7 +96,7 @@ func checkBadNetworks(t *testing.T, networks []badNetwork) {
 			codes, out := trainThrough(t, r, b.of)
 			if b.Then != faultnet.None {
 				if codes != [2]exit.Code{exit.RankLost, exit.RankLost} {
-					t.Errorf("want 71 of both ranks: %s", out)
+					t.Fatalf("want 71 of both ranks, -1 is one that had not ended after %v: %s", trainTime, out)
 				}
 				if damaged := strings.Contains(out, "damaged on its way"); damaged != (b.Then == faultnet.Flip) {
 					t.Errorf("damage is reported: %t: %s", damaged, out)
