@@ -42,6 +42,7 @@ const (
 	monthMaxAge   = 48 * time.Hour
 	monthMembers  = 4
 	misdatedFor   = 2 * time.Hour // until files with a date in the future are removed
+	monthRetryFor = 4 * time.Hour // of deliveries
 )
 
 // stepClock is the virtual clock of all pauses of a service. It stands still until a test advances it.
@@ -94,7 +95,7 @@ type sending struct {
 	at         time.Time
 	init       time.Time
 	member     int
-	fault      string // "": intact; cut, damaged, grid, version
+	fault      string // "": intact; cut, damaged, grid, version; changed: intact, with other values
 	newVersion bool   // of the forecast model
 }
 
@@ -111,6 +112,11 @@ func (s sending) text() []byte {
 		if s.fault == "grid" {
 			c[i].Shift = 1
 		}
+		for k := range c[i].Values {
+			if s.fault == "changed" {
+				c[i].Values[k] += 0.5
+			}
+		}
 	}
 	text := join(c...)
 	switch s.fault {
@@ -122,11 +128,14 @@ func (s sending) text() []byte {
 	return text
 }
 
-// outage is a time in which the disk or the decoding program is missing.
+// outage is a time in which the disk, the decoding program or the receiver of products is missing.
 type outage struct {
 	begin, end time.Time
-	what       string // decoder, killed (the decoding processes, once), or the disk: full, read-only, broken
+	what       string // decoder, killed (the decoding processes, once), receiver, or the disk: full, read-only, broken
 }
+
+// meets reports whether a time up to some hours before or after an outage is in a range.
+func (o outage) meets(from, to time.Time) bool { return o.begin.Before(to) && from.Before(o.end) }
 
 // monthPlan is what happens in the simulated days.
 type monthPlan struct {
@@ -134,6 +143,7 @@ type monthPlan struct {
 	inits    []time.Time
 	sendings []sending // in the order of their times
 	outages  []outage
+	deaf     []outage  // of the receiver
 	misdated time.Time // initialisation in the future, whose files arrive at misdatedAt and are removed two hours later
 	wrongAt  time.Time
 	restart  time.Time
@@ -205,8 +215,54 @@ func drawMonth(seed uint64, begin time.Time, days int) *monthPlan {
 	p.misdated = begin.AddDate(0, 0, days+3)
 	p.wrongAt = begin.Add(some(5*time.Hour, time.Duration(span-12)*time.Hour))
 	p.restart = begin.Add(some(5*time.Hour, time.Duration(span-12)*time.Hour))
+	p.drawReceiver(r)
+	p.drawChange(r)
 	slices.SortStableFunc(p.sendings, func(a, b sending) int { return a.at.Compare(b.at) })
 	return p
+}
+
+// drawReceiver draws two outages of the receiver of products, from before the products of an initialisation are made. Deliveries
+// are given up in the second one. None is near the restart, which attempts deliveries at once.
+func (p *monthPlan) drawReceiver(r *rand.Rand) {
+	left := r.Perm(len(p.inits))
+	for _, hours := range []time.Duration{3, 9} {
+		for k, i := range left {
+			o := outage{what: "receiver", begin: p.inits[i].Add(3 * time.Hour)}
+			o.end = o.begin.Add(hours * time.Hour)
+			if o.meets(p.restart.Add(-12*time.Hour), p.restart.Add(12*time.Hour)) {
+				continue
+			}
+			p.deaf, left = append(p.deaf, o), slices.Delete(left, k, k+1)
+			p.faults["outage: receiver"]++
+			break
+		}
+	}
+}
+
+// drawChange draws a file that is sent again with other values after the issue. Its initialisation is whole, and no outage is near.
+func (p *monthPlan) drawChange(r *rand.Rand) {
+	for _, i := range r.Perm(len(p.inits)) {
+		init := p.inits[i]
+		sent := 0
+		for _, s := range p.sendings {
+			if s.init.Equal(init) && s.fault == "" && s.at.Before(init.Add(monthDeadline)) {
+				sent++
+			}
+		}
+		near := func(o outage) bool { return o.meets(init.Add(3*time.Hour), init.Add(14*time.Hour)) }
+		if sent == monthMembers && !slices.ContainsFunc(p.outages, near) {
+			last := p.sendings[slices.IndexFunc(p.sendings, func(s sending) bool { return s.init.Equal(init) && s.member == 1 })]
+			last.at, last.fault = init.Add(8*time.Hour), "changed"
+			p.sendings = append(p.sendings, last)
+			p.faults["changed"]++
+			return
+		}
+	}
+}
+
+// isDeaf reports whether the receiver of products is missing.
+func (p *monthPlan) isDeaf(t time.Time) bool {
+	return slices.ContainsFunc(p.deaf, func(o outage) bool { return !t.Before(o.begin) && t.Before(o.end) })
 }
 
 // outageAt returns the outage at a time; nil: none.
@@ -271,7 +327,8 @@ func (m *month) start() {
 	o.Clock.Pauses = backoff.Clock{Time: m.clock.Now, Timer: m.clock.after}
 	m.stop = m.serveWith(o, "members.poll="+monthPoll.String(), "members.expected=4", "members.on_missing=degrade", "bad_messages=skip", "members.deadline=init+"+monthDeadline.String(),
 		"serve.schedule.cycles=[00, 12]", "serve.schedule.expected=init+"+monthExpected.String(), "serve.max_age="+monthMaxAge.String(),
-		fmt.Sprintf(`serve.on_issue.command=[/bin/sh, -c, "cat > /dev/null; echo $HOOK_INIT $HOOK_STATUS >> %s"]`, m.calls))
+		"serve.on_issue.retry_for="+monthRetryFor.String(),
+		fmt.Sprintf(`serve.on_issue.command=[/bin/sh, -c, "cat > /dev/null; [ ! -e %[1]s.deaf ] || exit 1; echo $HOOK_INIT $HOOK_STATUS >> %[1]s"]`, m.calls))
 	m.awaitScan()
 }
 
@@ -332,6 +389,14 @@ func (m *month) change(now time.Time) {
 	if o := m.plan.outageAt(now); o != m.current {
 		m.endOutage()
 		m.beginOutage(o)
+	}
+	for _, o := range m.plan.deaf {
+		if due(o.begin) {
+			m.put("calls.deaf", nil)
+		}
+		if due(o.end) {
+			m.remove(m.calls + ".deaf")
+		}
 	}
 	if due(m.plan.restart) {
 		m.stop()
@@ -401,17 +466,29 @@ func killDecoders(t *testing.T) {
 	}
 }
 
-// operate acknowledges what has been degraded or failed for two hours, as an operator does.
+// operate acknowledges what has been degraded or failed for two hours, and deliveries that were given up, and dismisses changed input,
+// as an operator does.
 func (m *month) operate(now time.Time) {
 	m.Helper()
-	for _, i := range m.model.inits {
-		if !i.isOpen(now) || now.Sub(i.since) < 2*time.Hour {
-			continue
+	decide := func(i *modelInit, action serve.Action, since time.Time) bool {
+		if now.Sub(since) < 2*time.Hour {
+			return false
 		}
-		if _, _, err := serve.Decide(filepath.Join(m.dir, "out"), i.init, serve.Acknowledge); err == nil {
+		_, _, err := serve.Decide(filepath.Join(m.dir, "out"), i.init, action)
+		if err != nil && m.current == nil && now.Sub(since) > 3*time.Hour {
+			m.Errorf("%s: no %s of %s: %v", now, action, name(i.init), err)
+		}
+		return err == nil
+	}
+	for _, i := range m.model.inits {
+		if i.isOpen(now) && decide(i, serve.Acknowledge, i.since) {
 			i.acknowledged = true
-		} else if m.current == nil && now.Sub(i.since) > 3*time.Hour {
-			m.Errorf("%s: %s cannot be acknowledged: %v", now, name(i.init), err)
+		}
+		if i.changed && decide(i, serve.Dismiss, i.changedAt) {
+			i.changed = false
+		}
+		if i.delivery.isGivenUp() && decide(i, serve.AcknowledgeDelivery, i.delivery.givenUp) {
+			i.delivery.acknowledged = true
 		}
 	}
 }
@@ -448,12 +525,20 @@ func (m *month) isQuiet(now time.Time) bool {
 	if now.Sub(m.plan.begin)%(6*monthStep) == 0 || m.plan.outageAt(now) != nil || isNear(m.plan.wrongAt) || isNear(m.plan.wrongAt.Add(misdatedFor)) || isNear(m.plan.restart) {
 		return false
 	}
+	for _, o := range m.plan.deaf {
+		if isNear(o.begin) || isNear(o.end) {
+			return false
+		}
+	}
 	for _, o := range m.plan.outages {
 		if isNear(o.begin) || now.Sub(o.end).Abs() <= 90*time.Minute { // the pause after a failure is up to an hour
 			return false
 		}
 	}
 	for _, i := range m.model.inits {
+		if i.changed || i.delivery.isPending() || i.delivery.isGivenUp() {
+			return false
+		}
 		age := now.Sub(i.init)
 		if age < 0 || age > 2*monthMaxAge+near {
 			continue
@@ -502,7 +587,7 @@ func simulate(t *testing.T, p *monthPlan) {
 	for _, kind := range slices.Sorted(maps.Keys(p.faults)) {
 		t.Logf("%3d %s", p.faults[kind], kind)
 	}
-	for _, o := range p.outages {
+	for _, o := range append(slices.Clone(p.outages), p.deaf...) {
 		t.Logf("outage from %s to %s: %s", o.begin.Format(time.RFC3339), o.end.Format(time.RFC3339), o.what)
 	}
 	m.checkEnd()
@@ -549,8 +634,8 @@ func (m *month) checkEnd() {
 		if got != want || i.products != want {
 			m.Errorf("%s ends %q, by the model %q, want %q", name(i.init), got, i.products, want)
 		}
-		if sent := delivered[name(i.init)]; !slices.Equal(sent, i.issues) {
-			m.Errorf("%s was delivered as %q, want %q", name(i.init), sent, i.issues)
+		if sent := delivered[name(i.init)]; !slices.Equal(sent, i.delivered) {
+			m.Errorf("%s was delivered as %q, want %q", name(i.init), sent, i.delivered)
 		}
 	}
 	m.Logf("%d initialisations: %v", len(m.model.inits), states)

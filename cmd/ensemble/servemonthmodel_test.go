@@ -14,7 +14,10 @@ import (
 type modelInit struct {
 	init         time.Time
 	products     string // "": none
-	issues       []string
+	delivered    []string
+	delivery     modelDelivery
+	changed      bool // its input, after the issue, without a decision
+	changedAt    time.Time
 	input        string // of the last attempt
 	failed       bool
 	fault        string    // of the last failure: of the disk or the decoding program, or "refused"
@@ -23,6 +26,18 @@ type modelInit struct {
 	since        time.Time // of its failed or degraded state
 	acknowledged bool
 }
+
+// modelDelivery is the delivery of the newest products of an initialisation.
+type modelDelivery struct {
+	status       string // of the products; "": delivered, or none
+	attempts     int
+	begun, next  time.Time
+	givenUp      time.Time // zero: not
+	acknowledged bool
+}
+
+func (d modelDelivery) isPending() bool { return d.status != "" && d.givenUp.IsZero() }
+func (d modelDelivery) isGivenUp() bool { return !d.givenUp.IsZero() && !d.acknowledged }
 
 func (i *modelInit) String() string {
 	if i == nil {
@@ -95,18 +110,21 @@ func (m *monthModel) inputOf(i *modelInit, now time.Time) map[int]string {
 	return in
 }
 
+// isIntact reports whether a file with a fault can be used.
+func isIntact(fault string) bool { return fault == "" || fault == "changed" }
+
 // statusOf returns the status of the products of the readable files, by member; "" if they are refused: those without a control, of
 // fewer than two members, or on another grid.
 func statusOf(in map[int]string) string {
 	complete := 0
 	for _, fault := range in {
-		if fault == "" {
+		if isIntact(fault) {
 			complete++
 		}
 	}
 	control, arrived := in[0]
 	switch {
-	case !arrived || control != "" || complete < 2:
+	case !arrived || !isIntact(control) || complete < 2:
 		return ""
 	case complete < monthMembers:
 		return manifest.Degraded
@@ -116,7 +134,7 @@ func statusOf(in map[int]string) string {
 
 // step advances the model.
 func (m *monthModel) step(now time.Time) {
-	failed, degraded, late := 0, 0, false
+	failed, degraded, changed, pending, givenUp, late := 0, 0, 0, 0, 0, false
 	for _, i := range m.inits {
 		if now.Sub(i.init) > monthMaxAge || now.Before(i.init) {
 			continue
@@ -132,12 +150,21 @@ func (m *monthModel) step(now time.Time) {
 			degraded++
 		}
 	}
+	for _, i := range m.inits {
+		m.deliver(i, now)
+		for n, is := range map[*int]bool{&changed: i.changed, &pending: i.delivery.isPending(), &givenUp: i.delivery.isGivenUp()} {
+			if is {
+				*n++
+			}
+		}
+	}
 	if t := now.Sub(m.plan.wrongAt); t >= monthStep && t < misdatedFor {
 		failed++
 	}
 	newest := m.newest()
 	for name, is := range map[string]bool{
 		"EnsembleFailed": failed > 0, "EnsembleDegraded": degraded > 0, "EnsembleLate": late,
+		"EnsembleInputChanged": changed > 0, "EnsembleUndelivered": pending > 0, "EnsembleDeliveryGivenUp": givenUp > 0,
 		"EnsembleNoNewProducts": newest == nil || now.Sub(newest.init) > 20*time.Hour,
 	} {
 		m.conditions[name] = append(m.conditions[name], is)
@@ -166,6 +193,10 @@ func (m *monthModel) attempt(i *modelInit, now time.Time) {
 		return
 	}
 	i.next = time.Time{}
+	if i.products == manifest.OK && slices.Contains(slices.Collect(maps.Values(in)), "changed") { // the products stay
+		i.changed, i.changedAt = true, now
+		return
+	}
 	switch {
 	case o != nil && o.what != "killed":
 		i.attempts++
@@ -174,9 +205,32 @@ func (m *monthModel) attempt(i *modelInit, now time.Time) {
 		i.failed, i.fault = true, "refused"
 	default:
 		i.failed, i.fault, i.products = false, "", status
-		i.issues = append(i.issues, i.products)
+		i.delivery = modelDelivery{status: status, begun: now, next: now} // of replaced products no delivery is made
 	}
 	if !i.failed || i.input+i.fault != before { // another failure is not acknowledged
 		i.since, i.acknowledged = now, false
+	}
+}
+
+// deliver attempts a delivery that is due. Products on a broken disk are not read, which is no attempt; a restart attempts again what was
+// given up.
+func (m *monthModel) deliver(i *modelInit, now time.Time) {
+	d := &i.delivery
+	if since := now.Sub(m.plan.restart); !d.givenUp.IsZero() && since >= 0 && since < monthStep {
+		d.givenUp, d.acknowledged, d.next = time.Time{}, false, now
+	}
+	if !d.isPending() || now.Before(d.next) {
+		return
+	}
+	switch o := m.plan.outageAt(now); {
+	case o != nil && o.what == "broken":
+		d.next = now.Add(time.Minute)
+	case m.plan.isDeaf(now):
+		d.attempts++
+		if d.next = now.Add(backoff.Delay(time.Minute, time.Hour, d.attempts)); d.next.Sub(d.begun) > monthRetryFor {
+			d.givenUp = now
+		}
+	default:
+		i.delivered, *d = append(i.delivered, d.status), modelDelivery{}
 	}
 }
