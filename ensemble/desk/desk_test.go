@@ -341,3 +341,15 @@ func BenchmarkPage(b *testing.B) {
 		})
 	}
 }
+
+// TestUnbroken: no line breaks within dates, times and options of commands; the rest of a text is escaped.
+func TestUnbroken(t *testing.T) {
+	for text, want := range map[string]string{
+		"a<b of 2026-01-01 00:00Z, 2026-01-02.": `a&lt;b of <span class="whole">2026-01-01 00:00Z</span>, <span class="whole">2026-01-02</span>.`,
+		"retry 2026010100 --out out-1":          `retry 2026010100 <span class="whole">--out</span> out-1`,
+	} {
+		if got := string(unbroken(text)); got != want {
+			t.Errorf("%q: %s, want %s", text, got, want)
+		}
+	}
+}
