@@ -177,8 +177,11 @@ func (l *Lease) place(guarded bool) (err error) {
 		err = l.machine.Link(tmp, l.path)
 	}
 	if errors.Is(err, errors.ErrUnsupported) {
-		if err = l.machine.Rename(tmp, l.path); err != nil || guarded {
-			return err
+		if err = l.machine.Rename(tmp, l.path); err != nil {
+			return errors.Join(err, l.machine.Remove(tmp))
+		}
+		if guarded {
+			return nil
 		}
 		// Without links and locks the last of two writers wins: wait until it is visible.
 		l.machine.Sleep(200*time.Millisecond, nil)

@@ -206,6 +206,18 @@ func TestLastWriterWins(t *testing.T) {
 	}
 }
 
+// TestNoSpaceForName: without hard links, a lease that cannot get its name leaves no file.
+func TestNoSpaceForName(t *testing.T) {
+	dir := t.TempDir()
+	_, restore := faultfs.Use(faultfs.Fault{N: 1, Of: []faultfs.Kind{faultfs.Rename}, Err: unix.ENOSPC}) // a system without hard links
+	_, err := Take(filepath.Join(dir, lockFile), "the test")
+	restore()
+	left, readErr := os.ReadDir(dir)
+	if !errors.Is(err, unix.ENOSPC) || len(left) > 0 || readErr != nil {
+		t.Errorf("%v, left %v, %v", err, left, readErr)
+	}
+}
+
 // TestGuard: nothing is published by a process that lost its lease, or cannot lock the folder. The error of a publication is returned.
 func TestGuard(t *testing.T) {
 	path := filepath.Join(t.TempDir(), lockFile)
