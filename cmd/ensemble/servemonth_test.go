@@ -134,7 +134,7 @@ type outage struct {
 	what       string // decoder, killed (the decoding processes, once), receiver, or the disk: full, read-only, broken
 }
 
-// meets reports whether a time up to some hours before or after an outage is in a range.
+// meets reports whether a part of an outage is in a range of times.
 func (o outage) meets(from, to time.Time) bool { return o.begin.Before(to) && from.Before(o.end) }
 
 // monthPlan is what happens in the simulated days.
