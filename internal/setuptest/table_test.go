@@ -19,7 +19,7 @@ var programs = []program{
 	{"find", debian, ""}, {"grep", debian, ""}, {"gunzip", debian, ""}, {"gzip", debian, ""}, {"head", debian, ""}, {"id", debian, ""}, {"install", debian, ""}, {"ln", debian, ""},
 	{"logger", debian, ""}, {"ls", debian, ""}, {"md5sum", debian, ""}, {"mkdir", debian, ""}, {"mktemp", debian, ""}, {"mount", debian, ""}, {"nsenter", debian, ""}, {"nproc", debian, ""},
 	{"rm", debian, ""}, {"script", debian, ""}, {"sed", debian, ""}, {"sh", debian, ""}, {"sha256sum", debian, ""}, {"sleep", debian, ""}, {"sort", debian, ""}, {"tail", debian, ""},
-	{"tar", debian, ""}, {"tee", debian, ""}, {"timeout", debian, ""}, {"touch", debian, ""}, {"tr", debian, ""}, {"tput", debian, ""}, {"true", debian, ""}, {"uname", debian, ""}, {"unshare", debian, ""}, {"wc", debian, ""},
+	{"setpriv", debian, ""}, {"tar", debian, ""}, {"tee", debian, ""}, {"timeout", debian, ""}, {"touch", debian, ""}, {"tr", debian, ""}, {"tput", debian, ""}, {"true", debian, ""}, {"uname", debian, ""}, {"unshare", debian, ""}, {"wc", debian, ""},
 	{"xargs", debian, ""}, {"mv", debian, ""}, {"yes", debian, ""},
 
 	{"git", "git", ""}, {"make", "make", ""}, {"gcc", "gcc", ""}, {"cc", "gcc", ""}, {"pkg-config", "pkg-config", ""},
@@ -115,5 +115,7 @@ var indirect = map[string][]string{
 	"servelocal_test.go: line[0]":                                         {"unshare"},
 	"servefaults_test.go: words[0]":                                       {"unshare"},
 	"opsdisk_test.go: line[0]":                                            {"unshare"},
+	"prometheushour_long_test.go: line[0]":                                {"nsenter"},
+	"prometheushour_long_test.go: mount[0]":                               {"unshare"},
 	`world_test.go: map[string]string{"Open MPI": mpitest.Launchers[0], "MPICH": mpitest.Launchers[1]}[i.Name]`: nil,
 }
