@@ -51,7 +51,7 @@ const (
 	peakTime      = time.Second // for each of them
 	// A copy for the rate of the second caches takes a part of the first, whose rate is the highest.
 	peakNearBytes = 32 << 10  // of each thread, read and written
-	peakNear      = 128 << 20 // bytes that all threads read and write within caches, repeatedly, as starting threads takes long
+	peakNear      = 128 << 20 // bytes that each thread reads and writes within caches, repeatedly, as starting threads takes long
 )
 
 // MeasurePeak multiplies large matrices and copies memory on a number of threads. The best repetition counts,
@@ -91,9 +91,9 @@ func measureRates(ctx context.Context, threads int, timeOf func(context.Context,
 	p.Updates = rate(memoryUpdate(p.Threads, peakCopyBytes, 1), 3*peakCopyBytes, 1)
 	if l2, l3 := p.Threads*cpuinfo.Read().L2, cpuinfo.Read().L3; l2 > 0 {
 		near := p.Threads * peakNearBytes
-		p.Caches = append(p.Caches, Cache{2, float64(l2) / (1 << 20), rate(memoryCopy(p.Threads, near/2, peakNear/near), near, peakNear/near)})
+		p.Caches = append(p.Caches, Cache{2, float64(l2) / (1 << 20), rate(memoryCopy(p.Threads, near/2, peakNear/peakNearBytes), near, peakNear/peakNearBytes)})
 		if far := min(8*l2, l3/2); far > 0 { // does not fit into the second caches
-			repeats := max(peakNear/far, 1)
+			repeats := max(p.Threads*peakNear/far, 1)
 			p.Caches = append(p.Caches, Cache{3, float64(l3) / (1 << 20), rate(memoryRead(p.Threads, far, repeats), far, repeats)})
 		}
 	}
