@@ -17,18 +17,31 @@ type CheckpointInterval struct {
 	Time   time.Duration
 	Steps  int // optimiser steps
 	Epochs int
+
+	IsAuto bool // Epochs counts once training was MinCheckpointRatio times as long as the last checkpoint took
 }
+
+// MinCheckpointRatio is the least ratio of the time of training to that of its checkpoints, with automatic intervals of epochs.
+const MinCheckpointRatio = 100
+
+// autoInterval is the text of autoCheckpoints.
+const autoInterval = "auto"
+
+var autoCheckpoints = CheckpointInterval{Time: 10 * time.Minute, Epochs: 1, IsAuto: true}
 
 // checkpointCount matches a number of steps or epochs.
 var checkpointCount = regexp.MustCompile(`^([0-9]+) ?(epochs?|steps?)$`)
 
 // checkpointIntervalPattern is the pattern of intervals in JSON Schema.
-const checkpointIntervalPattern = `^[0-9][^ ]* ?[a-z]*( or [0-9][^ ]* ?[a-z]*)*$`
+const checkpointIntervalPattern = `^(auto|[0-9][^ ]* ?[a-z]*( or [0-9][^ ]* ?[a-z]*)*)$`
 
-// ParseCheckpointInterval parses 500 steps, 10 min, 1 epoch, and several of them such as 10 min or 1 epoch.
+// ParseCheckpointInterval parses auto, 500 steps, 10 min, 1 epoch, and several intervals such as 10 min or 1 epoch.
 //
 // Errors: a number without unit; a part of 0 or given twice; any other text.
 func ParseCheckpointInterval(s string) (c CheckpointInterval, err error) {
+	if s == autoInterval {
+		return autoCheckpoints, nil
+	}
 	if plainInt.MatchString(s) {
 		return c, instead(fmt.Sprintf("missing unit: write %s epochs, %s steps or %s min", s, s, s), s+" epochs")
 	}
@@ -71,6 +84,9 @@ func (c *CheckpointInterval) add(part string) error {
 
 // String formats c for ParseCheckpointInterval.
 func (c CheckpointInterval) String() string {
+	if c == autoCheckpoints {
+		return autoInterval
+	}
 	var parts []string
 	if c.Time > 0 {
 		parts = append(parts, formatDuration(c.Time))

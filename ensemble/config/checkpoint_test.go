@@ -9,7 +9,7 @@ import (
 // An interval between checkpoints is printed as it is read. Without a unit, or if it is nothing, it is refused.
 func TestCheckpointInterval(t *testing.T) {
 	for text, want := range map[string]CheckpointInterval{
-		"500 steps": {Steps: 500}, "1 step": {Steps: 1}, "10 min": {Time: 10 * time.Minute}, "90s": {Time: 90 * time.Second}, "4 epochs": {Epochs: 4},
+		"auto": {Time: 10 * time.Minute, Epochs: 1, IsAuto: true}, "500 steps": {Steps: 500}, "1 step": {Steps: 1}, "10 min": {Time: 10 * time.Minute}, "90s": {Time: 90 * time.Second}, "4 epochs": {Epochs: 4},
 		"10 min or 1 epoch": {Time: 10 * time.Minute, Epochs: 1}, "1 epoch or 20 steps or 1h30m": {Time: 90 * time.Minute, Steps: 20, Epochs: 1},
 	} {
 		c, err := LoadTrain(Sources{Files: []string{write(t, "x.yaml", good)}, Set: []string{"train.checkpoint.every=" + text}})

@@ -189,7 +189,7 @@ var kinds = schema.Kinds{
 		}},
 	},
 	reflect.TypeFor[CheckpointInterval](): {
-		Want:   "an interval such as 500 steps, 10 min or 1 epoch",
+		Want:   "auto, or an interval such as 500 steps, 10 min or 1 epoch",
 		Parse:  func(n *yaml.Node, _ string) (any, error) { return ParseCheckpointInterval(n.Value) },
 		Format: func(v any) string { return v.(CheckpointInterval).String() },
 		JSON:   map[string]any{"type": "string", "pattern": checkpointIntervalPattern},

@@ -19,6 +19,7 @@ import (
 type stepClock struct {
 	mu   sync.Mutex
 	time time.Time
+	tick time.Duration // at each reading
 }
 
 func (c *stepClock) advance(by time.Duration) {
@@ -30,6 +31,7 @@ func (c *stepClock) advance(by time.Duration) {
 func (c *stepClock) now() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.time = c.time.Add(c.tick)
 	return c.time
 }
 
@@ -47,7 +49,8 @@ func savedSteps(t *testing.T, dir string) (steps []uint64) {
 }
 
 // A training saves as often as train.checkpoint.every states, and at the end of each network; of two intervals the one that ends
-// first counts. The network does not depend on it. Seven batches of two samples make an epoch; a minute passes on rank 0 before
+// first counts. Automatically it saves after an epoch, or once it has trained for 100 times as long as the last checkpoint took. The
+// network does not depend on it. Seven batches of two samples make an epoch; a minute passes on rank 0 before
 // each step but the first. The clock of rank 1 runs fast, which does not matter: all ranks save the same steps, or they would
 // wait for each other.
 func TestCheckpointInterval(t *testing.T) {
@@ -57,24 +60,28 @@ func TestCheckpointInterval(t *testing.T) {
 		every string
 		ranks int
 		steps []uint64
+		tick  time.Duration // a checkpoint takes as long
 	}{
-		{"2 epochs", 1, []uint64{14, 21}},
-		{"1 epoch", 1, []uint64{7, 14, 21}},
-		{"3 steps", 1, []uint64{3, 6, 9, 12, 15, 18, 21}},
-		{"5 steps or 1 epoch", 1, []uint64{5, 7, 12, 14, 19, 21}},
-		{"4 min", 1, []uint64{4, 8, 12, 16, 20, 21}},
-		{"6 min or 1 epoch", 1, []uint64{6, 7, 12, 14, 19, 21}},
-		{"6 min or 1 epoch", 2, []uint64{6, 7, 12, 14, 19, 21}},
-		{"1h", 1, []uint64{21}},
+		{"2 epochs", 1, []uint64{14, 21}, 0},
+		{"1 epoch", 1, []uint64{7, 14, 21}, 0},
+		{"3 steps", 1, []uint64{3, 6, 9, 12, 15, 18, 21}, 0},
+		{"5 steps or 1 epoch", 1, []uint64{5, 7, 12, 14, 19, 21}, 0},
+		{"4 min", 1, []uint64{4, 8, 12, 16, 20, 21}, 0},
+		{"6 min or 1 epoch", 1, []uint64{6, 7, 12, 14, 19, 21}, 0},
+		{"6 min or 1 epoch", 2, []uint64{6, 7, 12, 14, 19, 21}, 0},
+		{"auto", 1, []uint64{7, 14, 21}, 0},
+		{"auto", 1, []uint64{7, 15, 21}, 5 * time.Second},
+		{"auto", 2, []uint64{7, 15, 21}, 5 * time.Second},
+		{"1h", 1, []uint64{21}, 0},
 	} {
-		t.Run(fmt.Sprintf("%s on %d", c.every, c.ranks), func(t *testing.T) {
+		t.Run(fmt.Sprintf("%s of %v on %d", c.every, c.tick, c.ranks), func(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "run")
 			runtest.Must(t, traintest.TrainOnRanks(c.ranks, func(rank int) train.Options {
 				set := []string{"train.networks=1", "train.epochs=3", "train.batch_size=2", "train.ema=0.7", "train.early_stop.patience=0", "baselines=[climatology]", "train.checkpoint.every=" + c.every}
 				if c.ranks > 1 {
 					set = append(set, "train.mesh=data:2")
 				}
-				clock := &stepClock{time: time.Unix(0, 0)}
+				clock := &stepClock{time: time.Unix(0, 0), tick: c.tick}
 				o := train.Options{Config: demotest.Config(t, f, set...), RunDir: dir, Version: "test", BeforeStep: func(step uint64) {
 					if step > 0 { // a step has passed
 						clock.advance([]time.Duration{time.Minute, time.Hour}[rank])
