@@ -178,7 +178,7 @@ func (o *BundleOptions) runs(r *record.Record) (out []entry, err error) {
 	return out, nil
 }
 
-// tables returns the tables that compare the variants of a study.
+// tables returns the tables and pages of all trainings together: of a study, and of an oracle.
 //
 // Errors: as runs.
 func (o *BundleOptions) tables(r *record.Record) (out []entry, err error) {
@@ -187,7 +187,7 @@ func (o *BundleOptions) tables(r *record.Record) (out []entry, err error) {
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, entry{"study/" + f.Path, text})
+		out = append(out, entry{"tables/" + f.Path, text})
 	}
 	return out, nil
 }
@@ -246,9 +246,9 @@ func (o *BundleOptions) figures(r *record.Record) (out []entry, err error) {
 // readme describes the contents of an archive and how to reproduce them.
 func readme(r *record.Record) ([]byte, error) {
 	var b bytes.Buffer
-	study := ""
+	tables := ""
 	if r.Outputs != nil {
-		study = "| study/ | table and page that compare the variants |\n"
+		tables = "| tables/ | tables and page of all trainings together |\n"
 	}
 	fmt.Fprintf(&b, `# %s
 
@@ -266,7 +266,7 @@ Its input, %s, is not in this archive; record.json has the digests. To repeat it
 
     ensemble experiment reproduce record.json --data DIR
 
-`, r.Title, r.Experiment, r.Machine.Program, r.End.Format(time.DateOnly), study, humanise.Count(len(r.Data.Files), "file"))
+`, r.Title, r.Experiment, r.Machine.Program, r.End.Format(time.DateOnly), tables, humanise.Count(len(r.Data.Files), "file"))
 	checks := (&Result{Record: r}).Sections()
 	err := checks[:len(checks)-1].WriteMarkdown(&b) // without the paths of outputs
 	return b.Bytes(), err

@@ -17,6 +17,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/run/trained"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/filesystem"
+	"github.com/ensemble-weather/ensemble/internal/manifest"
 	"github.com/ensemble-weather/ensemble/io/table"
 	"github.com/ensemble-weather/ensemble/postproc/report"
 	"github.com/ensemble-weather/ensemble/postproc/score"
@@ -140,7 +141,7 @@ func (o *Options) oracleOptions(ctx context.Context) (*optimum.Options, error) {
 	return of, nil
 }
 
-// saveOptimum writes the table of shares, the oracle's scores and the page.
+// saveOptimum writes the table of shares, the oracle's scores and the page, and adds their checksums to the record.
 //
 // Errors: exit 73 and 74.
 func (o *Options) saveOptimum(r *record.Record, res *optimum.Result) error {
@@ -161,5 +162,10 @@ func (o *Options) saveOptimum(r *record.Record, res *optimum.Result) error {
 	for _, s := range res.Sections() {
 		p.Tables = append(p.Tables, report.TableOf(s.Title, s))
 	}
-	return reports.WritePage(filepath.Join(o.Dir, "report"), p)
+	if err := reports.WritePage(filepath.Join(o.Dir, "report"), p); err != nil {
+		return err
+	}
+	files, err := manifest.SumBelow(o.Dir, []string{optimumTable, filepath.Join(oracleFolder, trained.ScoresFile), filepath.Join("report", reports.PageFile)})
+	r.Outputs = append(r.Outputs, files...)
+	return err
 }

@@ -103,6 +103,19 @@ func TestSharesOfTheOptimum(t *testing.T) {
 			t.Errorf("%s: %v", path, err)
 		}
 	}
+	archive := BundleOptions{Results: o.Dir, Out: filepath.Join(t.TempDir(), "a.zip"), Authors: []string{"Doe, Jane"}, Licence: filepath.Join(t.TempDir(), "LICENSE")}
+	if err := os.WriteFile(archive.Licence, []byte("You may.\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := WriteBundle(archive); err != nil {
+		t.Fatal(err)
+	}
+	files := unzip(t, archive.Out)
+	for _, name := range []string{"tables/optimum.csv", "tables/oracle/scores.json", "tables/report/index.html"} {
+		if files[name] == "" || strings.Contains(files[name], o.Dir) {
+			t.Errorf("%s: %q", name, files[name])
+		}
+	}
 	for _, c := range []struct {
 		name   string
 		change []string

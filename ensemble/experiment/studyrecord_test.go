@@ -72,7 +72,7 @@ func TestStudyIsReproduced(t *testing.T) {
 		t.Fatal(err)
 	}
 	files := unzip(t, b.Out)
-	for _, name := range []string{"study/experiment.json", "study/experiment.csv", "study/report/index.html", "runs/wide/seed-3/scores.json"} {
+	for _, name := range []string{"tables/experiment.json", "tables/experiment.csv", "tables/report/index.html", "runs/wide/seed-3/scores.json"} {
 		if files[name] == "" || strings.Contains(files[name], o.Dir) {
 			t.Errorf("%s: %q", name, files[name])
 		}

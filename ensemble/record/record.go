@@ -51,7 +51,7 @@ type Record struct {
 	Periods    []score.Period  `json:"periods,omitempty"` // of an experiment with origins
 	Trends     []score.Trend   `json:"trends,omitempty"`
 	Quality    []TimeToQuality `json:"time_to_quality,omitempty"` // by variant, of a timed run
-	Outputs    []manifest.File `json:"outputs,omitempty"`         // tables that compare the variants of a study
+	Outputs    []manifest.File `json:"outputs,omitempty"`         // tables and pages of all trainings: of a study, of an oracle
 }
 
 // Source is a file that defines the experiment.
