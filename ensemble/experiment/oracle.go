@@ -85,16 +85,23 @@ func (o *Options) compareWithOracle(ctx context.Context, r *record.Record) (*opt
 	}
 	for _, v := range o.Experiment.Variants {
 		var seeds [][]score.DateScore
+		_, dates, err := trained.FinishedTraining(filepath.Join(o.Dir, training{v, "", o.Experiment.Seeds[0]}.dir()))
+		if err != nil {
+			return nil, err
+		}
 		for _, seed := range o.Experiment.Seeds {
-			dates, err := trained.ReadDates(ctx, filepath.Join(o.Dir, training{v, "", seed}.dir()))
+			scores, err := trained.ReadDates(ctx, filepath.Join(o.Dir, training{v, "", seed}.dir()))
 			if err != nil {
 				return nil, err
 			}
-			seeds = append(seeds, dates)
+			seeds = append(seeds, scores)
 		}
 		shares, err := optimum.Shares(v.Name, seeds, res.Oracle.Dates, significance.Bootstrap{})
 		if err != nil {
 			return nil, err
+		}
+		for i := range shares {
+			shares[i].TrainingDates = dates
 		}
 		res.Shares = append(res.Shares, shares...)
 	}
@@ -158,6 +165,7 @@ func (o *Options) saveOptimum(r *record.Record, res *optimum.Result) error {
 		return err
 	}
 	p := &report.Page{Title: "Distance from the optimum: " + r.Experiment,
+		ChartsTitle: "Learning curves", Charts: res.LearningCurves(),
 		Status: []report.Fact{{Name: "experiment", Text: r.Title}, {Name: "trainings", Text: strconv.Itoa(len(r.Runs))}, {Name: "program", Text: r.Machine.Program}}}
 	for _, s := range res.Sections() {
 		p.Tables = append(p.Tables, report.TableOf(s.Title, s))

@@ -25,6 +25,7 @@ const Reference = "emos_grid"
 // reference is below 0. S_oracle is the oracle's fair CRPS. The interval is paired: all three scores are of the same dates.
 type Share struct {
 	Variant       string       `json:"variant"`
+	TrainingDates int          `json:"training_dates"` // initialisations to which the variant was trained
 	System        string       `json:"system"`
 	Score         string       `json:"score"`
 	Variable      string       `json:"variable"`
