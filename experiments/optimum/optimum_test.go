@@ -2,8 +2,10 @@ package optimum
 
 import (
 	"os"
+	"reflect"
 	"regexp"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/ensemble-weather/ensemble/ensemble/config/experimentfile"
@@ -29,5 +31,27 @@ func TestSizesHaveOneTraining(t *testing.T) {
 	}
 	if texts[0] != texts[1] {
 		t.Errorf("other settings:\n%s\n%s", texts[0], texts[1])
+	}
+}
+
+// The learning curve has the data of the benchmark, and trainings that begin one year to all years before the validation.
+func TestYearsHaveTheSameData(t *testing.T) {
+	whole, err := experimentfile.Load(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := experimentfile.Load("years.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !reflect.DeepEqual(e.Data, whole.Data) || e.Config != whole.Config {
+		t.Errorf("data %+v and configuration %s, want %+v and %s", e.Data, e.Config, whole.Data, whole.Config)
+	}
+	var begins []string
+	for _, v := range e.Variants {
+		begins = append(begins, v.Name+" "+strings.TrimPrefix(strings.Join(v.Set[:min(len(v.Set), 1)], ""), "data.split.train.from="))
+	}
+	if want := []string{"years-1 2020-01-01", "years-2 2019-01-01", "years-5 2016-01-01", "years-10 2011-01-01", "years-20 "}; !slices.Equal(begins, want) {
+		t.Errorf("variants %q, want %q", begins, want)
 	}
 }
