@@ -30,6 +30,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/run/trained"
 	"github.com/ensemble-weather/ensemble/ensemble/run/verify"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/progress"
 	"github.com/ensemble-weather/ensemble/io/product"
 	"github.com/ensemble-weather/ensemble/postproc/baseline"
 	"github.com/ensemble-weather/ensemble/postproc/score"
@@ -188,7 +189,8 @@ func TestTrainBeforeTheFirstStep(t *testing.T) {
 	}
 }
 
-// A run that is resumed with another number of epochs warns, and records its configuration.
+// A run that is resumed with another number of epochs warns, and records its configuration. A change that is refused is so before any
+// sample is read.
 func TestResumeWithOtherEpochs(t *testing.T) {
 	f := demotest.Files(t)
 	dir := filepath.Join(t.TempDir(), "run")
@@ -203,13 +205,21 @@ func TestResumeWithOtherEpochs(t *testing.T) {
 	if !errors.Is(err, stopped) {
 		t.Fatal(err)
 	}
-	if _, err := train.Run(context.Background(), train.Options{Config: demotest.Config(t, f, "train.networks=1", "train.seed=9"), RunDir: dir, Version: "test", Resume: "auto"}); exit.CodeOf(err) != exit.Usage {
-		t.Errorf("another seed: %v, want exit 64", err)
+	const reading = "read fields"
+	var tasks bytes.Buffer
+	o := train.Options{Config: demotest.Config(t, f, "train.networks=1", "train.seed=9"), RunDir: dir, Version: "test", Resume: "auto", Progress: progress.New(&tasks, progress.Plain, time.Nanosecond)}
+	if _, err := train.Run(context.Background(), o); exit.CodeOf(err) != exit.Usage || strings.Contains(tasks.String(), reading) {
+		t.Errorf("another seed: %v, want exit 64 before samples are read:\n%s", err, tasks.String())
 	}
 	now := demotest.Config(t, f, "train.networks=1", "train.epochs=3")
-	r, err := train.Run(context.Background(), train.Options{Config: now, RunDir: dir, Version: "test", Resume: "auto"})
+	o.Config = now
+	r, err := train.Run(context.Background(), o)
 	if err != nil {
 		t.Fatal(err)
+	}
+	o.Progress.Close()
+	if !strings.Contains(tasks.String(), reading) {
+		t.Errorf("no %s:\n%s", reading, tasks.String())
 	}
 	if !slices.ContainsFunc(r.Warnings, func(w string) bool { return strings.Contains(w, "train.epochs was 4 and is 3 from step 6 on") }) {
 		t.Errorf("warnings %q", r.Warnings)

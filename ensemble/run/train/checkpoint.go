@@ -16,6 +16,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/model"
 	"github.com/ensemble-weather/ensemble/ensemble/model/network"
+	"github.com/ensemble-weather/ensemble/ensemble/run/trained"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/filesystem"
 	"github.com/ensemble-weather/ensemble/internal/rundir"
@@ -62,10 +63,42 @@ func (t *trainer) saveIfStopped(err error) error {
 	return stop.reason
 }
 
+// checkResume checks, before any input is read, that the run exists from which the training shall go on, and that its configuration
+// differs only in keys that allow it.
+//
+// Errors: exit 66 if a step is named and no run exists; those of changesSince.
+func (r *trainingRun) checkResume(o Options) error {
+	if r.state == rundir.Resuming {
+		_, _, err := changesSince(r.dir, o.Config)
+		return err
+	}
+	if o.Resume != "" && o.Resume != "auto" {
+		return &exit.Error{Code: exit.NotYet, What: "no run to resume", At: o.RunDir, Why: "the directory has no checkpoint, and --resume " + o.Resume + " names one",
+			Fix: "correct --run-dir, or give --resume auto, which starts a new run if none exists"}
+	}
+	return nil
+}
+
+// changesSince returns the configuration with which a run began, nil if it has none, and the changed keys since.
+//
+// Errors: exit 64 for a change in a key that must not change; 74 for the file.
+func changesSince(dir *rundir.Dir, c *config.TrainConfig) (began []byte, changes []config.Change, err error) {
+	effective := dir.File(trained.EffectiveConfigFile)
+	began, err = filesystem.ReadFile(effective)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil, nil
+	}
+	if err != nil {
+		return nil, nil, exit.ReadError(effective, err)
+	}
+	changes, err = c.CheckResume(began)
+	return began, changes, err
+}
+
 // startOrResume writes the configuration of a fresh run, or resumes from a checkpoint. It returns the step resumed
 // from.
 //
-// Errors: exit 66 if a step is named and no run exists; those of resume.
+// Errors: those of resume.
 func (t *trainer) startOrResume(o Options, state rundir.State) (uint64, error) {
 	c := o.Config
 	var sources []rundir.Source
@@ -74,10 +107,6 @@ func (t *trainer) startOrResume(o Options, state rundir.State) (uint64, error) {
 	}
 	if state == rundir.Resuming {
 		return t.resume(o, sources)
-	}
-	if o.Resume != "" && o.Resume != "auto" {
-		return 0, &exit.Error{Code: exit.NotYet, What: "no run to resume", At: o.RunDir, Why: "the directory has no checkpoint, and --resume " + o.Resume + " names one",
-			Fix: "correct --run-dir, or give --resume auto, which starts a new run if none exists"}
 	}
 	if !t.ranks.IsRoot() {
 		return 0, nil
@@ -91,18 +120,11 @@ func (t *trainer) startOrResume(o Options, state rundir.State) (uint64, error) {
 
 // resume restores the requested checkpoint. The configuration may differ in keys that allow it.
 //
-// Errors: exit 64 for a change in another key; 65 and 66 for the checkpoint.
+// Errors: those of changesSince; exit 65 and 66 for the checkpoint.
 func (t *trainer) resume(o Options, sources []rundir.Source) (uint64, error) {
-	effective := t.dir.File("config.effective.yaml")
-	began, err := filesystem.ReadFile(effective)
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return 0, exit.ReadError(effective, err)
-	}
-	var changes []config.Change
-	if err == nil {
-		if changes, err = o.Config.CheckResume(began); err != nil {
-			return 0, err
-		}
+	began, changes, err := changesSince(t.dir, o.Config)
+	if err != nil {
+		return 0, err
 	}
 	var step uint64
 	c, err := t.loadCheckpoint(o.Resume)

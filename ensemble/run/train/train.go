@@ -141,7 +141,7 @@ func trainRank(ctx context.Context, o Options, ranks *team.Team, timed *quality.
 		return &Result{RunDir: o.RunDir, Complete: true}, ranks.AgreeOnError(timed.CheckFresh(run.state, o.RunDir))
 	}
 	defer func() { err = errors.Join(err, run.dir.Close()) }()
-	if err := ranks.AgreeOnError(timed.CheckFresh(run.state, o.RunDir)); err != nil {
+	if err := ranks.AgreeOnError(errors.Join(timed.CheckFresh(run.state, o.RunDir), run.checkResume(o))); err != nil {
 		return nil, err
 	}
 	d, err := readData(ctx, o.Config, run)
