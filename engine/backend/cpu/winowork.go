@@ -50,7 +50,7 @@ func (p winoPass) work(w kern.WinoVariant) (tune.Work, error) {
 }
 
 // expect sets the expected times and kinds of the candidates of variants, but where times depend on more
-// than shapes: int8, AMX and masks; and those of rows of points until they are fitted.
+// than shapes: int8, AMX and masks; and those of rows of points on instruction sets where they were not measured.
 //
 // Errors: those of preparing a variant.
 func (p winoPass) expect(candidates []tune.Candidate, variants []kern.WinoVariant) error {
