@@ -33,7 +33,7 @@ var guarding = []struct {
 	{"internal/lease", nil, 60, ""},
 	{"internal/rundir", nil, 60, ""},
 	{"engine/ckpt", nil, 100, ""},
-	{"io/store", []string{"meta.go", "write.go", "shard.go", "replace.go", "storage.go", "layout.go", "folder.go"}, 60, "KilledAtRandom|StartedTogether|Heap"},
+	{"io/store", []string{"meta.go", "write.go", "shard.go", "replace.go", "storage.go", "layout.go", "folder.go"}, 60, "KilledAt|StartedTogether|Heap"},
 	{"io/product", []string{"publish.go", "manifest.go"}, 30, "GRIB2|Vocabulary|In(GDAL|CDO|NCO|Xarray|Cfgrib)|Statistics|Describe|ReadBack|ZarrAgrees|Recipe"},
 	{"io/grib", []string{"scan.go"}, 40, ""},
 	{"io/zarr", []string{"meta.go"}, 40, ""},
