@@ -23,6 +23,7 @@ type Options struct {
 	Files   []string          // base names of the files that are changed; nil: all
 	Only    func(Mutant) bool // the mutants that are drawn from; nil: all
 	Skip    string            // names of tests that are not run, as -skip of go test
+	Slow    string            // names of tests that are run only on mutants that the others do not notice, as -run of go test; "": none
 	Found   func(Mutant)      // called with each survivor as it is found; nil: not
 }
 
@@ -50,7 +51,7 @@ func Run(ctx context.Context, pkg string, o Options) (Report, error) {
 		return Report{}, err
 	}
 	defer os.RemoveAll(dir)
-	r := runner{pkg: pkg, dir: dir, timeOut: o.TimeOut, skip: o.Skip}
+	r := runner{pkg: pkg, dir: dir, timeOut: o.TimeOut, skip: o.Skip, slow: o.Slow}
 	if err := r.prepare(ctx); err != nil {
 		return Report{}, err
 	}
@@ -104,7 +105,8 @@ func Run(ctx context.Context, pkg string, o Options) (Report, error) {
 type runner struct {
 	pkg, dir string
 	timeOut  time.Duration
-	skip     string
+	skip     string // as Options.Skip
+	slow     string // as Options.Slow
 	files    []string
 	reached  map[string][][2]int // lines that tests reach, by base name of the file: first and last of each block
 }
@@ -228,13 +230,29 @@ func (r *runner) test(ctx context.Context, m Mutant) (outcome, error) {
 	if r.goCommand(ctx, "test", "-c", "-vet=off", "-ldflags=-s -w", "-overlay", replace, "-o", binary, r.pkg).Run() != nil {
 		return notCompiled, ctx.Err()
 	}
+	if r.slow == "" {
+		return r.runTests(ctx, m, binary, "-test.skip", r.skip)
+	}
+	fast := r.slow
+	if r.skip != "" {
+		fast += "|" + r.skip
+	}
+	result, err := r.runTests(ctx, m, binary, "-test.skip", fast)
+	if result == survived && err == nil {
+		result, err = r.runTests(ctx, m, binary, "-test.run", r.slow, "-test.skip", r.skip)
+	}
+	return result, err
+}
+
+// runTests runs tests of a compiled mutant, which flags select.
+func (r *runner) runTests(ctx context.Context, m Mutant, binary string, selection ...string) (outcome, error) {
 	limited, cancel := context.WithTimeout(ctx, r.timeOut)
 	defer cancel()
-	cmd := exec.CommandContext(limited, binary, "-test.failfast", "-test.skip", r.skip)
+	cmd := exec.CommandContext(limited, binary, append([]string{"-test.failfast"}, selection...)...)
 	cmd.Dir = filepath.Dir(m.File)
 	cmd.Env = append(os.Environ(), "TMPDIR="+r.dir, "GOMAXPROCS=2", "GOMEMLIMIT=2GiB")
 	cmd.WaitDelay = time.Second // children of the tests may hold its output
-	err = cmd.Run()
+	err := cmd.Run()
 	switch {
 	case ctx.Err() != nil:
 		return 0, ctx.Err()
