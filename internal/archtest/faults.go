@@ -51,7 +51,7 @@ var faultGroups = []struct {
 	{"Computation", []fault{
 		{"Loss or gradient that is not finite", "The update is not applied. All ranks stop at that step; the error names the samples and the first tensor with such a value. The last good checkpoint remains", "1; 65 if the input was bad"},
 		{"More memory needed than there is", "`plan` warns; the command stops before the system ends it", "69"},
-		{"GPU with too little memory", "The error has the memory that the plan needs and that there is", "69"},
+		{"GPU with too little memory", "If another process takes some between plan and allocation, the plan is made once more for what is free then, with a warning; not on ranks, as all would have to. Otherwise the error has the memory that the plan needs and that there is", "69"},
 		{"Processor without AVX, AVX2 or AVX-512", "Kernels are selected at run time; generic ones give the same result within their tolerance", "0"},
 		{"Library absent, too old or of another kind", "The error has the name, the version wanted and found, and the places searched; what does not need it works", "69"},
 		{"Rank dies", "All ranks stop within a minute, and no process remains. Over TCP the others end by themselves, with the number of the rank; under MPI the launcher ends them, and names the rank and the signal. A rank of which a message or the greeting over TCP arrives damaged counts as dead", "71; under MPI that of the launcher, not 0"},

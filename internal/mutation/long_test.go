@@ -42,7 +42,7 @@ var guarding = []struct {
 }
 
 // TestLongMutants draws mutants of the packages that guard data. Nine of ten must be noticed by the tests of their package, but for
-// equivalent ones. Survivors are logged, and written to testdata/survivors by -update, where a reason can be added to each.
+// equivalent ones. Results are logged as they come, and survivors written to testdata/survivors by -update, where a reason can be added to each.
 func TestLongMutants(t *testing.T) {
 	if *seed == 0 {
 		*seed = uint64(time.Now().Unix() / 86400)
@@ -55,7 +55,7 @@ func TestLongMutants(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			o := Options{Limit: g.mutants, Seed: *seed, Files: g.files, Skip: g.skip, Slow: g.slow, Found: func(m Mutant) { t.Logf("line %d: %v", m.Line, m) }}
+			o := Options{Limit: g.mutants, Seed: *seed, Files: g.files, Skip: g.skip, Slow: g.slow, Tested: func(m Mutant, noticed bool) { t.Logf("noticed %v: line %d: %v", noticed, m.Line, m) }}
 			if *most > 0 {
 				o.Limit = min(o.Limit, *most)
 			}

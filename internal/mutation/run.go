@@ -17,14 +17,14 @@ import (
 
 // Options bounds the work of Run.
 type Options struct {
-	Limit   int               // mutants that are tested, drawn at random; 0: all
-	Seed    uint64            // of the draw
-	TimeOut time.Duration     // of the tests of one mutant, which are then taken to have noticed it; 0: a minute and ten times the usual time
-	Files   []string          // base names of the files that are changed; nil: all
-	Only    func(Mutant) bool // the mutants that are drawn from; nil: all
-	Skip    string            // names of tests that are not run, as -skip of go test
-	Slow    string            // names of tests that are run only on mutants that the others do not notice, as -run of go test; "": none
-	Found   func(Mutant)      // called with each survivor as it is found; nil: not
+	Limit   int                          // mutants that are tested, drawn at random; 0: all
+	Seed    uint64                       // of the draw
+	TimeOut time.Duration                // of the tests of one mutant, which are then taken to have noticed it; 0: a minute and ten times the usual time
+	Files   []string                     // base names of the files that are changed; nil: all
+	Only    func(Mutant) bool            // the mutants that are drawn from; nil: all
+	Skip    string                       // names of tests that are not run, as -skip of go test
+	Slow    string                       // names of tests that are run only on mutants that the others do not notice, as -run of go test; "": none
+	Tested  func(m Mutant, noticed bool) // called with each mutant after its tests; nil: not
 }
 
 // Report is what the tests of a package noticed.
@@ -79,9 +79,6 @@ func Run(ctx context.Context, pkg string, o Options) (Report, error) {
 		case survived:
 			m.File = filepath.Base(m.File)
 			report.Survived = append(report.Survived, m)
-			if o.Found != nil {
-				o.Found(m)
-			}
 		case timedOut:
 			report.TimedOut++
 			report.Killed++
@@ -91,6 +88,9 @@ func Run(ctx context.Context, pkg string, o Options) (Report, error) {
 			report.Noticed = append(report.Noticed, m)
 		}
 		report.Mutants++
+		if o.Tested != nil {
+			o.Tested(m, result != survived)
+		}
 	}
 	slices.SortFunc(report.Survived, func(a, b Mutant) int {
 		if c := strings.Compare(a.File, b.File); c != 0 {
