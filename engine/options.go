@@ -148,7 +148,8 @@ type Debug struct {
 	Passes []pass.Pass
 	// AfterPass, if not nil, is called with the graph after each pass.
 	AfterPass func(pass string, g *graph.Graph)
-	// Log receives messages for developers; nil disables them.
+	// Log receives messages for developers, and warnings of Compile; nil disables
+	// them.
 	Log *slog.Logger
 }
 
@@ -300,7 +301,7 @@ func open(o Options) (backend.Backend, error) {
 		if exit.CodeOf(err) != exit.NoDevice {
 			return b, err
 		}
-		o.Log.Info("no GPU available, using the CPU", "error", err)
+		o.Log.Debug("no GPU available, using the CPU", "error", err)
 		o.Backend = "cpu"
 	}
 	known := ""

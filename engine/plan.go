@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/ensemble-weather/ensemble/engine/backend"
+	"github.com/ensemble-weather/ensemble/engine/backend/cuda/device"
 	"github.com/ensemble-weather/ensemble/engine/graph"
 	"github.com/ensemble-weather/ensemble/engine/op"
 	"github.com/ensemble-weather/ensemble/engine/pass"
@@ -84,13 +85,28 @@ type kernel struct {
 //   - Run the passes, which give the order of execution and the memory plan.
 //   - Allocate the arena, prepare the kernels, and assign scratch memory.
 //
+// If another process takes memory of the device between the plan, which fits
+// into the free memory, and the allocation, all steps are repeated once with
+// the memory that is free then, after a warning in the log. With an Extension
+// they are not, as the other ranks do not repeat theirs.
+//
 // Errors: *exit.Error. exit.Usage for invalid graphs and options, and around
 // workspace.ErrLimit for a workspace limit that is too small. exit.NoDevice for
 // a missing device or library, or too little memory.
-func Compile(g *graph.Graph, o Options) (p *Plan, err error) {
+func Compile(g *graph.Graph, o Options) (*Plan, error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
+	p, err := compile(g, o)
+	if !errors.Is(err, device.ErrOutOfMemory) || o.Memory.Limit > 0 || o.Extension != nil {
+		return p, err
+	}
+	o.Log.Warn("the memory of the GPU no longer suffices for a plan that was made for what was free: planning again for what is free now", "error", err)
+	return compile(g, o)
+}
+
+// compile is one attempt of Compile.
+func compile(g *graph.Graph, o Options) (p *Plan, err error) {
 	if err := o.Store.LayOut(g); err != nil {
 		return nil, err
 	}

@@ -157,8 +157,11 @@ func (s *site) run(name string, args ...string) string {
 	return out
 }
 
+// commandLimit is the longest time of a command of a site, and of what a test of one step waits for.
+const commandLimit = 3 * time.Minute
+
 func (s *site) try(name string, args ...string) (string, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), commandLimit)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Env, cmd.Dir = s.env, s.ops
@@ -304,11 +307,53 @@ func (s *site) predictions(x time.Time) (pids []int, times []time.Time) {
 // until waits until a condition holds.
 func (s *site) until(what string, is func() bool) {
 	s.Helper()
-	for end := time.Now().Add(10 * time.Minute); !is(); time.Sleep(50 * time.Millisecond) {
+	s.within(10*time.Minute, what, is)
+}
+
+// within waits until a condition holds, at most for a time.
+func (s *site) within(limit time.Duration, what string, is func() bool) {
+	s.Helper()
+	for end := time.Now().Add(limit); !is(); time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(end) {
-			s.Fatalf("timeout waiting for %s\n%s", what, s.logTails())
+			s.Fatalf("timeout after %v waiting for %s\n%s", limit, what, s.logTails())
 		}
 	}
+}
+
+// runningStep is a run of step.sh that is killed after commandLimit.
+type runningStep struct {
+	*exec.Cmd
+	site *site
+	out  printed
+	ctx  context.Context
+}
+
+// start starts step.sh with further variables of the environment.
+func (s *site) start(step string, x time.Time, env ...string) *runningStep {
+	s.Helper()
+	ctx, cancel := context.WithTimeout(s.Context(), commandLimit)
+	s.Cleanup(cancel)
+	r := &runningStep{Cmd: exec.CommandContext(ctx, filepath.Join(s.ops, "step.sh"), step, name(x)), site: s, ctx: ctx}
+	r.Env = append(s.env[:len(s.env):len(s.env)], env...)
+	r.Stdout, r.Stderr, r.WaitDelay = &r.out, &r.out, time.Second // what it started may hold its output
+	if err := r.Start(); err != nil {
+		s.Fatal(err)
+	}
+	return r
+}
+
+// end waits for the end of the step, for which the test waits with a reason, and returns its exit code.
+func (r *runningStep) end(awaited string) int {
+	r.site.Helper()
+	err := r.Wait()
+	if r.ctx.Err() != nil {
+		r.site.Fatalf("%q has not ended after %v: awaited %s\n%s\n%s", r.Args[1:], commandLimit, awaited, &r.out, r.site.logTails())
+	}
+	var e *exec.ExitError
+	if err != nil && !errors.As(err, &e) {
+		r.site.Fatal(err)
+	}
+	return r.ProcessState.ExitCode()
 }
 
 // alarmed reports whether an alarm was sent.
@@ -346,22 +391,12 @@ func TestStep(t *testing.T) {
 	s := newSite(t, f.run, halfDays(lastDay, 1), 4)
 	x := s.inits[0]
 	alarm := ""
-	start := func(step string, env ...string) *exec.Cmd {
-		cmd := exec.Command(filepath.Join(s.ops, "step.sh"), step, name(x))
-		cmd.Env = append(s.env[:len(s.env):len(s.env)], env...)
-		return cmd
-	}
 	ends := func(step string, code int, alarms, delivered string, env ...string) {
 		t.Helper()
-		out, err := start(step, env...).CombinedOutput()
-		var e *exec.ExitError
-		got := 0
-		if errors.As(err, &e) {
-			got = e.ExitCode()
-		} else if err != nil {
-			t.Fatal(err)
-		}
-		if got != code || strings.Join(s.alarms(), ", ") != alarms || strings.Join(s.delivered()[name(x)], ", ") != delivered || len(out) > 0 && !bytes.Contains(out, []byte("Killed")) { // bash reports killed processes
+		r := s.start(step, x, env...)
+		got := r.end(fmt.Sprintf("exit code %d, alarms %q", code, alarms))
+		out := r.out.String()
+		if got != code || strings.Join(s.alarms(), ", ") != alarms || strings.Join(s.delivered()[name(x)], ", ") != delivered || out != "" && !strings.Contains(out, "Killed") { // bash reports killed processes
 			t.Errorf("%s: exit %d, alarms %q, delivered %q, want %d, %q, %q: %s%s", step, got, s.alarms(), s.delivered(), code, alarms, delivered, out, s.logTails())
 		}
 		text, _ := os.ReadFile(filepath.Join(s.logs, "alarms")) // the file does not exist without alarms
@@ -393,17 +428,14 @@ func TestStep(t *testing.T) {
 	alarmContains("ended with 137, try 3 of 3")
 	ends("predict", 1, "failed "+name(x), "", "ENSEMBLE_MEMBERS_ON_MISSING=perhaps")
 	alarmContains("ended with 64, try 1 of 4")
-	waiting := start("predict", "DEADLINE=+10m")
-	if err := waiting.Start(); err != nil {
-		t.Fatal(err)
-	}
 	before, _ := s.predictions(x)
-	s.until("a prediction", func() bool { now, _ := s.predictions(x); return len(now) > len(before) })
+	waiting := s.start("predict", x, "DEADLINE=+10m")
+	s.within(commandLimit, "a prediction", func() bool { now, _ := s.predictions(x); return len(now) > len(before) })
 	if err := waiting.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	if waiting.Wait(); waiting.ProcessState.ExitCode() != 75 || len(s.alarms()) > 0 {
-		t.Errorf("stopped: %v, alarms %q", waiting.ProcessState, s.alarms())
+	if code := waiting.end("its end by SIGTERM"); code != 75 || len(s.alarms()) > 0 {
+		t.Errorf("stopped: exit %d, alarms %q", code, s.alarms())
 	}
 	for m := 1; m < 4; m++ {
 		s.deliver(x, m, s.content(x, m))
@@ -413,14 +445,11 @@ func TestStep(t *testing.T) {
 	if err := os.Remove(s.file(x, 3)); err != nil {
 		t.Fatal(err)
 	}
-	amending := start("amend", "AMEND_DEADLINE=+10m", "AMEND_EVERY=1")
-	if err := amending.Start(); err != nil {
-		t.Fatal(err)
-	}
-	s.until("a degraded product", func() bool { return s.delivered()[name(x)] != nil }) // the first one of this initialisation
+	amending := s.start("amend", x, "AMEND_DEADLINE=+10m", "AMEND_EVERY=1")
+	s.within(commandLimit, "a degraded product", func() bool { return s.delivered()[name(x)] != nil }) // the first one of this initialisation
 	s.deliver(x, 3, s.content(x, 3))
-	if err := amending.Wait(); err != nil || strings.Join(s.delivered()[name(x)], ", ") != "degraded, ok" || len(s.alarms()) > 0 {
-		t.Errorf("amend: %v, delivered %q, alarms %q", err, s.delivered(), s.alarms())
+	if code := amending.end("its end with all members"); code != 0 || strings.Join(s.delivered()[name(x)], ", ") != "degraded, ok" || len(s.alarms()) > 0 {
+		t.Errorf("amend: exit %d, delivered %q, alarms %q", code, s.delivered(), s.alarms())
 	}
 	for _, path := range []string{s.products, filepath.Join(s.logs, "delivered"), s.file(x, 3)} {
 		if err := os.RemoveAll(path); err != nil {

@@ -51,10 +51,10 @@ var faultGroups = []struct {
 	{"Computation", []fault{
 		{"Loss or gradient that is not finite", "The update is not applied. All ranks stop at that step; the error names the samples and the first tensor with such a value. The last good checkpoint remains", "1; 65 if the input was bad"},
 		{"More memory needed than there is", "`plan` warns; the command stops before the system ends it", "69"},
-		{"GPU with too little memory", "The error has the memory that the plan needs and that there is", "69"},
+		{"GPU with too little memory", "If another process takes some between plan and allocation, the plan is made once more for what is free then, with a warning; not on ranks, as all would have to. Otherwise the error has the memory that the plan needs and that there is", "69"},
 		{"Processor without AVX, AVX2 or AVX-512", "Kernels are selected at run time; generic ones give the same result within their tolerance", "0"},
 		{"Library absent, too old or of another kind", "The error has the name, the version wanted and found, and the places searched; what does not need it works", "69"},
-		{"Rank dies", "All ranks stop within a minute, and no process remains. Over TCP the others end by themselves, with the number of the rank; under MPI the launcher ends them, and names the rank and the signal. A rank of which a message over TCP arrives damaged counts as dead", "71; under MPI that of the launcher, not 0"},
+		{"Rank dies", "All ranks stop within a minute, and no process remains. Over TCP the others end by themselves, with the number of the rank; under MPI the launcher ends them, and names the rank and the signal. A rank of which a message or the greeting over TCP arrives damaged counts as dead", "71; under MPI that of the launcher, not 0"},
 		{"Rank hangs", "All ranks stop after the time limit, with the stacks of the ranks that answer", "71"},
 		{"Ranks with different configurations, programs or data", "Compared at the start; the difference is printed. Not 71: a retry finds the same difference", "64; 65 for other input files"},
 		{"GPU lost or faulty in mid-run", "The run stops; nothing is saved from the state of that GPU", "69; 71 on ranks"},

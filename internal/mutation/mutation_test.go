@@ -66,6 +66,10 @@ func TestRun(t *testing.T) {
 	if !slices.Equal(got, want) || r.Mutants != 11 || r.Killed != 8 {
 		t.Errorf("%d of %d noticed, survivors\n%q\nwant\n%q", r.Killed, r.Mutants, got, want)
 	}
+	slow, err := Run(context.Background(), "./testdata/fixture", Options{Slow: "TestPositive", Skip: "TestLarger"})
+	if err != nil || slow.Killed != 5 || !slices.ContainsFunc(slow.Noticed, func(m Mutant) bool { return m.Function == "Positive" }) {
+		t.Errorf("%v: slow tests noticed %d: %v", err, slow.Killed, slow.Noticed)
+	}
 	r, err = Run(context.Background(), "./testdata/fixture", Options{Limit: 2, Seed: 1})
 	if err != nil || r.Mutants > 2 {
 		t.Errorf("%d mutants with a limit of 2, %v", r.Mutants, err)

@@ -17,13 +17,14 @@ import (
 
 // Options bounds the work of Run.
 type Options struct {
-	Limit   int               // mutants that are tested, drawn at random; 0: all
-	Seed    uint64            // of the draw
-	TimeOut time.Duration     // of the tests of one mutant, which are then taken to have noticed it; 0: a minute and ten times the usual time
-	Files   []string          // base names of the files that are changed; nil: all
-	Only    func(Mutant) bool // the mutants that are drawn from; nil: all
-	Skip    string            // names of tests that are not run, as -skip of go test
-	Found   func(Mutant)      // called with each survivor as it is found; nil: not
+	Limit   int                          // mutants that are tested, drawn at random; 0: all
+	Seed    uint64                       // of the draw
+	TimeOut time.Duration                // of the tests of one mutant, which are then taken to have noticed it; 0: a minute and ten times the usual time
+	Files   []string                     // base names of the files that are changed; nil: all
+	Only    func(Mutant) bool            // the mutants that are drawn from; nil: all
+	Skip    string                       // names of tests that are not run, as -skip of go test
+	Slow    string                       // names of tests that are run only on mutants that the others do not notice, as -run of go test; "": none
+	Tested  func(m Mutant, noticed bool) // called with each mutant after its tests; nil: not
 }
 
 // Report is what the tests of a package noticed.
@@ -50,7 +51,7 @@ func Run(ctx context.Context, pkg string, o Options) (Report, error) {
 		return Report{}, err
 	}
 	defer os.RemoveAll(dir)
-	r := runner{pkg: pkg, dir: dir, timeOut: o.TimeOut, skip: o.Skip}
+	r := runner{pkg: pkg, dir: dir, timeOut: o.TimeOut, skip: o.Skip, slow: o.Slow}
 	if err := r.prepare(ctx); err != nil {
 		return Report{}, err
 	}
@@ -78,9 +79,6 @@ func Run(ctx context.Context, pkg string, o Options) (Report, error) {
 		case survived:
 			m.File = filepath.Base(m.File)
 			report.Survived = append(report.Survived, m)
-			if o.Found != nil {
-				o.Found(m)
-			}
 		case timedOut:
 			report.TimedOut++
 			report.Killed++
@@ -90,6 +88,9 @@ func Run(ctx context.Context, pkg string, o Options) (Report, error) {
 			report.Noticed = append(report.Noticed, m)
 		}
 		report.Mutants++
+		if o.Tested != nil {
+			o.Tested(m, result != survived)
+		}
 	}
 	slices.SortFunc(report.Survived, func(a, b Mutant) int {
 		if c := strings.Compare(a.File, b.File); c != 0 {
@@ -104,7 +105,8 @@ func Run(ctx context.Context, pkg string, o Options) (Report, error) {
 type runner struct {
 	pkg, dir string
 	timeOut  time.Duration
-	skip     string
+	skip     string // as Options.Skip
+	slow     string // as Options.Slow
 	files    []string
 	reached  map[string][][2]int // lines that tests reach, by base name of the file: first and last of each block
 }
@@ -228,13 +230,29 @@ func (r *runner) test(ctx context.Context, m Mutant) (outcome, error) {
 	if r.goCommand(ctx, "test", "-c", "-vet=off", "-ldflags=-s -w", "-overlay", replace, "-o", binary, r.pkg).Run() != nil {
 		return notCompiled, ctx.Err()
 	}
+	if r.slow == "" {
+		return r.runTests(ctx, m, binary, "-test.skip", r.skip)
+	}
+	fast := r.slow
+	if r.skip != "" {
+		fast += "|" + r.skip
+	}
+	result, err := r.runTests(ctx, m, binary, "-test.skip", fast)
+	if result == survived && err == nil {
+		result, err = r.runTests(ctx, m, binary, "-test.run", r.slow, "-test.skip", r.skip)
+	}
+	return result, err
+}
+
+// runTests runs tests of a compiled mutant, which flags select.
+func (r *runner) runTests(ctx context.Context, m Mutant, binary string, selection ...string) (outcome, error) {
 	limited, cancel := context.WithTimeout(ctx, r.timeOut)
 	defer cancel()
-	cmd := exec.CommandContext(limited, binary, "-test.failfast", "-test.skip", r.skip)
+	cmd := exec.CommandContext(limited, binary, append([]string{"-test.failfast"}, selection...)...)
 	cmd.Dir = filepath.Dir(m.File)
 	cmd.Env = append(os.Environ(), "TMPDIR="+r.dir, "GOMAXPROCS=2", "GOMEMLIMIT=2GiB")
 	cmd.WaitDelay = time.Second // children of the tests may hold its output
-	err = cmd.Run()
+	err := cmd.Run()
 	switch {
 	case ctx.Err() != nil:
 		return 0, ctx.Err()

@@ -103,7 +103,7 @@ func (w *writer) refuseForeign() error {
 		switch {
 		case err != nil || name == "." || e.IsDir() && (name == shardDir || name == journalDir):
 			return err
-		case e.IsDir() && base == replacementName:
+		case e.IsDir() && name == withinName: // of an interrupted writer
 			return fs.SkipDir
 		case !e.IsDir() && (isOwn(name) || rundir.IsLeaseFile(base) || atomicfile.IsTemporary(base)):
 			return nil

@@ -310,6 +310,39 @@ func TestSmallFileSystem(t *testing.T) {
 	}
 }
 
+// TestFault23MountPoint: a process is killed while it replaces a store in a mount point, which can take the place of no folder. The folder
+// has the old store, and the next run completes the new one without help.
+func TestFault23MountPoint(t *testing.T) {
+	old, _ := plan(Int16, 7)
+	p, o := replacing()
+	template, fresh, dir, killed, completed := t.TempDir(), t.TempDir(), t.TempDir(), t.TempDir(), t.TempDir()
+	write(t, template, old, sizes(old))
+	write(t, fresh, p, o)
+	script := fmt.Sprintf("mount -t tmpfs none %[1]s && cp -a %[2]s/. %[1]s || exit 99; %[3]s=%[4]d %[5]s; test -d %[1]s/%[6]s && cp -a %[1]s/. %[7]s || exit 98; %[3]s=1000000 %[5]s && cp -a %[1]s/. %[8]s",
+		dir, template, childKill, 60, os.Args[0], withinName, killed, completed)
+	cmd := exec.Command("unshare", "-m", "sh", "-c", script)
+	cmd.Env = append(os.Environ(), childDir+"="+dir)
+	out, err := cmd.CombinedOutput()
+	if cmd.ProcessState == nil || strings.Contains(string(out), "unshare") || strings.Contains(string(out), "mount:") {
+		t.Skipf("skipped: no file system can be mounted here: %v: %s", err, out)
+	}
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if err := os.RemoveAll(filepath.Join(killed, withinName)); err != nil { // no part of the store
+		t.Fatal(err)
+	}
+	if err := checkWhole(t, killed, digests(t, template), digests(t, fresh), false); err != nil {
+		t.Errorf("after the kill: %v", err)
+	}
+	if err := checkWhole(t, completed, "", digests(t, fresh), true); err != nil {
+		t.Errorf("after the next run: %v", err)
+	}
+	if _, err := os.Stat(filepath.Join(completed, withinName)); err == nil {
+		t.Error("the folder of the replacement stays")
+	}
+}
+
 // TestStartedTogether: of two writers that start at the same time one may be
 // rejected, and the store is complete.
 func TestStartedTogether(t *testing.T) {

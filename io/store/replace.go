@@ -14,7 +14,10 @@ import (
 
 // A store that replaces another one is written to a hidden folder with a fixed name, so that an interrupted writer is
 // resumed, and takes its place in one step.
-const replacementName = ".partial-replacement" // end of the name
+const (
+	replacementName = ".partial-replacement"     // end of the name
+	withinName      = ".store" + replacementName // of the folder within a store
+)
 
 // replacements returns the folder beside the store in which its replacement is written, and the one within the store that
 // takes its place where folders beside it cannot be exchanged with it.
@@ -22,7 +25,7 @@ func (w *writer) replacements() (store, beside, within string, err error) {
 	if store, err = filepath.EvalSymlinks(w.out); err == nil {
 		store, err = filepath.Abs(store)
 	}
-	return store, filepath.Join(filepath.Dir(store), "."+filepath.Base(store)+replacementName), filepath.Join(store, ".store"+replacementName), err
+	return store, filepath.Join(filepath.Dir(store), "."+filepath.Base(store)+replacementName), filepath.Join(store, withinName), err
 }
 
 // beginReplacement makes the writer write to the folder of a replacement.

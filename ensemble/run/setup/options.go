@@ -22,7 +22,7 @@ type Inference struct {
 // Options returns the engine options.
 func (i Inference) Options() engine.Options {
 	e := network.Options(i.Threads, i.Device)
-	e.Timings, e.Precision = i.Timings.Open(i.Threads), i.Precision
+	e.Timings, e.Log, e.Precision = i.Timings.Open(i.Threads), i.Timings.Log, i.Precision
 	e.Memory.Limit, e.Workspace = i.Memory, i.Workspace
 	return e
 }

@@ -15,7 +15,7 @@ import (
 // default division is used.
 type Timings struct {
 	Dir string       // folder of the tables
-	Log *slog.Logger // problems with a table, which are not errors; nil is silent
+	Log *slog.Logger // problems with a table, which are not errors, and messages of the compiler; nil is silent
 }
 
 // UserTimings keeps the times in the folder "ensemble" of the user's cache directory; without one, nowhere.

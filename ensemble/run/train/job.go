@@ -86,7 +86,7 @@ func (j *job) totalSteps(trainings []setup.NetworkTraining) (n int) {
 // inferenceOptions returns the engine options for predictions with the trained model.
 func (j *job) inferenceOptions() engine.Options {
 	o := network.Options(j.base.Threads, j.base.Device)
-	o.Timings = j.kernels.table
+	o.Timings, o.Log = j.kernels.table, j.kernels.timings.Log
 	return o
 }
 

@@ -149,6 +149,7 @@ func (t *trainer) compilePlans() error {
 		n.evalStore = engine.NewStore()
 	}
 	o := setup.EngineOptions(n.cfg, t.kernels.table)
+	o.Log = t.kernels.timings.Log
 	o.Store, o.Choices, o.BlockMasks = n.store, t.kernels.choices, n.pruning.blocks.unmasked
 	o.GradientMasks, o.MasksChange = n.pruning.blocks.trained, n.pruning.replacesBlocks
 	o.Memory.Limit, o.Workspace = o.Memory.Limit/int64(t.memoryShares()), o.Workspace/int64(t.memoryShares())

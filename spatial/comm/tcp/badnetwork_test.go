@@ -156,10 +156,14 @@ func TestReorderedMessages(t *testing.T) {
 	}
 }
 
-// TestDamagedMessages: if one bit of a connection is flipped behind the greeting, all ranks end with the error of a lost rank, and that of one
-// states the damage.
+// TestDamagedMessages: if one bit of a connection is flipped, in the greeting or behind it, all ranks end with the error of a lost rank, and that
+// of one states the damage.
 func TestDamagedMessages(t *testing.T) {
-	for _, from := range []int64{400, 401, 411, 3_000, 30_000} {
+	for _, from := range []int64{0, 30, 80, 400, 401, 411, 3_000, 30_000} {
+		stall := 30 * time.Second
+		if from < 100 { // in the greeting or its answer; the others wait for the rank until they give up
+			stall = 5 * time.Second
+		}
 		for _, toServer := range []bool{true, false} {
 			t.Run(fmt.Sprintf("byte %d, to rank 0 %v", from, toServer), func(t *testing.T) {
 				t.Parallel()
@@ -172,7 +176,7 @@ func TestDamagedMessages(t *testing.T) {
 						return f, down
 					}
 					return up, f
-				}, 30*time.Second)
+				}, stall)
 				var damaged *damagedError
 				if !errors.As(errors.Join(errs...), &damaged) {
 					t.Errorf("no rank found the damage: %v", errs)

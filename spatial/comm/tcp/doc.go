@@ -6,6 +6,13 @@
 // Rank 0 listens at the coordinator's address. The others connect to it, each with the address at which it listens itself,
 // and receive the addresses of all. Every two processes then share one connection.
 //
+// Greetings and their answers are lines of JSON with the CRC-32C of the JSON at their end, as in
+//
+//	{"Refused":"","Damaged":"","Addresses":null} 01ab23cd
+//
+// A process whose greeting arrives damaged gets an answer that says so, and ends with exit code 71. A damaged answer ends it in the
+// same way. The others then miss that rank.
+//
 // A frame is 24 bytes of header and the payload in the byte order of the machine. The header, little-endian:
 //
 //	0   channel  uint32

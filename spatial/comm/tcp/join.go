@@ -1,10 +1,7 @@
 package tcp
 
 import (
-	"bufio"
-	"bytes"
 	"crypto/subtle"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -22,41 +19,12 @@ type Launch struct {
 	Rate        float64 // bytes per second that a process may send; 0 is without limit
 }
 
-// maxHello is the size of a greeting in bytes, except that of the list of addresses.
-const maxHello = 1 << 10
-
 // Pauses and limits of connecting.
 const (
 	dialPause   = 100 * time.Millisecond // between two attempts to reach a process that does not listen yet
 	helloTime   = 10 * time.Second       // in which a connected process must have greeted
 	defaultJoin = 10 * time.Minute       // for all processes to arrive, without a stall timeout
 )
-
-// hello is the first message on a connection, one line of JSON.
-type hello struct {
-	Format string // helloFormat
-	Token  string
-	Size   int
-	Rank   int
-	Port   int // at which the process listens; 0 unless it greets the coordinator
-}
-
-// helloFormat names the protocol, its version and the byte order of payloads.
-var helloFormat = "ensemble-tcp 2 " + byteOrder()
-
-// byteOrder names the byte order of this machine.
-func byteOrder() string {
-	if memoryOf([]int64{1})[0] == 1 {
-		return "little-endian"
-	}
-	return "big-endian"
-}
-
-// welcome is the answer to a greeting, one line of JSON.
-type welcome struct {
-	Refused   string   // why the process is not accepted; empty if it is
-	Addresses []string // of all ranks but 0, by rank; the coordinator's answer only
-}
 
 // Join connects all processes of a job. A message that does not arrive within stall fails; 0 is without limit. The processes
 // must arrive within that time, or ten minutes.
@@ -190,7 +158,7 @@ func dial(address string, until time.Time) (*connection, error) {
 
 // greet introduces this process on a connection and returns the answer.
 //
-// Errors: exit 64 if the other process refuses this one; 71.
+// Errors: exit 64 if the other process refuses this one; 71, also if the greeting or its answer is damaged.
 func greet(c *connection, l Launch, port int, until time.Time) (welcome, error) {
 	var answer welcome
 	_ = c.SetDeadline(until) // an error shows in what follows
@@ -202,6 +170,9 @@ func greet(c *connection, l Launch, port int, until time.Time) (welcome, error) 
 		return answer, joinError(l, err)
 	}
 	_ = c.SetDeadline(time.Time{})
+	if answer.Damaged != "" {
+		return answer, joinError(l, &damagedError{"the greeting of this rank: " + answer.Damaged})
+	}
 	if answer.Refused != "" {
 		return answer, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("rank %d is not accepted into the job", l.Rank), At: c.RemoteAddr().String(), Why: answer.Refused,
 			Fix: "give all processes the same ENSEMBLE_RANKS, ENSEMBLE_COORDINATOR and ENSEMBLE_JOB, each its own ENSEMBLE_RANK, and the same program"}
@@ -209,8 +180,8 @@ func greet(c *connection, l Launch, port int, until time.Time) (welcome, error) 
 	return answer, nil
 }
 
-// accept returns the next connection of a process with rank least or more. Connections of other programs are refused, and
-// do not end the job.
+// accept returns the next connection of a process with rank least or more. Connections of other programs, and damaged greetings,
+// are refused and do not end the job.
 //
 // Errors: exit 64 for a process of this job with contradicting values; 71 if none arrives.
 func (w *World) accept(listener net.Listener, l Launch, least int, until time.Time) (*connection, hello, error) {
@@ -221,31 +192,41 @@ func (w *World) accept(listener net.Listener, l Launch, least int, until time.Ti
 			return nil, hello{}, joinError(l, errors.Join(err, w.missing(least)))
 		}
 		c := newConnection(conn)
-		_ = c.SetDeadline(time.Now().Add(helloTime))
-		var h hello
-		err = readLine(c.in, &h, maxHello)
-		_ = c.SetDeadline(time.Time{})
-		if err != nil || h.Format != helloFormat || subtle.ConstantTimeCompare([]byte(h.Token), []byte(l.Token)) == 0 {
-			_ = writeLine(c, welcome{Refused: "another program, version or token than that of the job"})
-			_ = c.Close()
-			continue
-		}
-		var why string
-		switch {
-		case h.Size != l.Size:
-			why = fmt.Sprintf("rank %d of a job of %d, this one has %d", h.Rank, h.Size, l.Size)
-		case h.Rank < least || h.Rank >= l.Size || h.Port < 0 || h.Port > 65535:
-			why = fmt.Sprintf("rank %d is not expected", h.Rank)
-		case w.connections[h.Rank] != nil:
-			why = fmt.Sprintf("two processes are rank %d", h.Rank)
-		default:
+		h, answer, err := w.admit(c, l, least)
+		if answer.accepts() {
 			return c, h, nil
 		}
-		_ = writeLine(c, welcome{Refused: why})
+		_ = writeLine(c, answer)
 		_ = c.Close()
-		return nil, h, &exit.Error{Code: exit.Usage, What: "the processes of the job contradict each other", At: c.RemoteAddr().String(), Why: why,
-			Fix: "give all processes the same ENSEMBLE_RANKS and each its own ENSEMBLE_RANK"}
+		if err != nil {
+			return nil, h, err
+		}
 	}
+}
+
+// admit reads the greeting of a process. The answer is empty if the process is accepted, else what it is to be answered.
+//
+// Errors: as accept, of a process of this job.
+func (w *World) admit(c *connection, l Launch, least int) (h hello, answer welcome, err error) {
+	_ = c.SetDeadline(time.Now().Add(helloTime)) // an error shows in what follows
+	err = readLine(c.in, &h, maxHello)
+	_ = c.SetDeadline(time.Time{})
+	switch {
+	case err != nil: // of another program, or of a rank, which must not take this for a contradiction
+		return h, welcome{Damaged: err.Error()}, nil
+	case h.Format != helloFormat || subtle.ConstantTimeCompare([]byte(h.Token), []byte(l.Token)) == 0:
+		return h, welcome{Refused: "another program, version or token than that of the job"}, nil
+	case h.Size != l.Size:
+		answer.Refused = fmt.Sprintf("rank %d of a job of %d, this one has %d", h.Rank, h.Size, l.Size)
+	case h.Rank < least || h.Rank >= l.Size || h.Port < 0 || h.Port > 65535:
+		answer.Refused = fmt.Sprintf("rank %d is not expected", h.Rank)
+	case w.connections[h.Rank] != nil:
+		answer.Refused = fmt.Sprintf("two processes are rank %d", h.Rank)
+	default:
+		return h, answer, nil
+	}
+	return h, answer, &exit.Error{Code: exit.Usage, What: "the processes of the job contradict each other", At: c.RemoteAddr().String(), Why: answer.Refused,
+		Fix: "give all processes the same ENSEMBLE_RANKS and each its own ENSEMBLE_RANK"}
 }
 
 // missing names the ranks from least on that have not connected.
@@ -263,30 +244,4 @@ func (w *World) missing(least int) error {
 func joinError(l Launch, err error) error {
 	return &exit.Error{Code: exit.RankLost, What: fmt.Sprintf("rank %d of %d cannot join the job", l.Rank, l.Size), At: l.Coordinator, Why: err.Error(),
 		Fix: "check that all processes run and reach the coordinator, and run the same command again", Err: err}
-}
-
-// writeLine writes a message as a line of JSON.
-func writeLine(c *connection, message any) error {
-	line, err := json.Marshal(message)
-	if err != nil {
-		return err
-	}
-	_, err = c.Write(append(line, '\n'))
-	return err
-}
-
-// readLine reads a message that is a line of JSON of at most limit bytes.
-func readLine(in *bufio.Reader, message any, limit int) error {
-	var line []byte
-	for len(line) <= limit {
-		part, err := in.ReadSlice('\n')
-		line = append(line, part...)
-		if err == nil {
-			return json.Unmarshal(bytes.TrimSpace(line), message)
-		}
-		if !errors.Is(err, bufio.ErrBufferFull) {
-			return err
-		}
-	}
-	return fmt.Errorf("a greeting of more than %d bytes", limit)
 }
