@@ -8,6 +8,6 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/testseed"
 )
 
-func TestLongServePage(t *testing.T) { servePage(t, true) }
+func TestLongServePageOnAllScreens(t *testing.T) { servePage(t, true) }
 
 func TestLongShells(t *testing.T) { completeLines(t, testseed.All) }

@@ -96,7 +96,7 @@ func (s *scheduled) arriving(path string) {
 var pageProducts = []string{"products=[mean, spread, quantiles, probabilities]", "quantiles=[0.1, 0.25, 0.5, 0.75, 0.9]", `probabilities=["t<0degC", "gh>5500"]`}
 
 // TestServePage: the page of a service that issues real products in each of its states, with map and meteogram as its address
-// names them. On a narrow screen no part is wider than it. (More of the pages on all screens: TestLongServePage.)
+// names them. On a narrow screen no part is wider than it. (More of the pages on all screens: TestLongServePageOnAllScreens.)
 func TestServePage(t *testing.T) { servePage(t, false) }
 
 // servePage looks at pages in a browser, all kinds of screens for each or the least.
