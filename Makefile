@@ -131,10 +131,10 @@ race-sample: setup-test
 purego: setup-test
 	CGO_ENABLED=0 $(GO) test -p $(THREADS) $(PUREGO)
 
-# All of it builds, its tests compile, and those of plans and networks pass.
+# All of it and its tests compile, and those of plans and networks pass. vet compiles what others import and checks the types
+# of the rest. `make vet` has the two checks that are left out, which have to read Go's own packages and all modules too.
 purego-sample: setup-build
-	CGO_ENABLED=0 $(GO) build -p $(THREADS) $(PUREGO)
-	CGO_ENABLED=0 $(GO) vet $(PUREGO)
+	CGO_ENABLED=0 $(GO) vet -printf=false -lostcancel=false $(PUREGO)
 	CGO_ENABLED=0 $(GO) test -p $(THREADS) ./engine ./engine/graph ./engine/pass ./unet3d ./postproc/dist ./internal/version
 
 FUZZTIME := 20s

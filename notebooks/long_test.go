@@ -16,3 +16,11 @@ func TestLongNotebooks(t *testing.T) {
 		})
 	}
 }
+
+func TestLongGCMNotebook(t *testing.T) {
+	var all []int
+	for i := range gcmOutputs {
+		all = append(all, i)
+	}
+	executeGCM(t, all)
+}

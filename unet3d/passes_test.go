@@ -67,15 +67,19 @@ func relativeDistance(a, b []float32) (relative float64, sameBits bool) {
 // TestOptionalPassesOnKinds: without an optional pass every kind computes the same bits where pass.List states so, and the same but
 // for rounding otherwise: up to 1.7e-5 was seen, where tiles of eight points round in six layers one after the other. A gradient at a kink of
 // ReLU or |x| may move by more than rounding, hence its larger bound. All but fold-norms, which acts on predictions, are left out of a training step.
-func TestOptionalPassesOnKinds(t *testing.T) {
-	changed := map[string]bool{}
-	for _, k := range Kinds {
+// (Each pass on every kind, and that rounding is claimed of no pass without need: TestLongOptionalPassesOnKinds.)
+func TestOptionalPassesOnKinds(t *testing.T) { leaveOutPasses(t, 2) }
+
+// leaveOutPasses leaves each pass out of one in every kinds. It returns the passes without which bits changed.
+func leaveOutPasses(t *testing.T, every int) (changed map[string]bool) {
+	changed = map[string]bool{}
+	for i, k := range Kinds {
 		whole := map[engine.Mode][2][]float32{}
 		for _, mode := range []engine.Mode{engine.Train, engine.Infer} {
 			whole[mode] = resultsWithout(t, k, mode, "")
 		}
-		for _, p := range pass.List {
-			if p.Absence == pass.Required {
+		for j, p := range pass.List {
+			if p.Absence == pass.Required || (i+j)%every > 0 {
 				continue
 			}
 			mode := engine.Train
@@ -91,10 +95,5 @@ func TestOptionalPassesOnKinds(t *testing.T) {
 			changed[p.Name] = changed[p.Name] || !(same && sameGrad)
 		}
 	}
-	changed["fold-constants"] = true // rounds transcendental functions of constants once, which no kind has
-	for _, p := range pass.List {
-		if p.Absence == pass.Rounding && !changed[p.Name] {
-			t.Errorf("without %s no bit changes on any kind, but the list claims rounding", p.Name)
-		}
-	}
+	return changed
 }

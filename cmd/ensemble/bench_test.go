@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -14,7 +15,7 @@ import (
 )
 
 // TestMain lets the test binary run as the program, for tests that need a separate process, and keeps timings out
-// of the user's cache.
+// of the user's cache. Kernels of the emulated GPU, whose names have the digests of their sources, are taken from there.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && !strings.HasPrefix(os.Args[1], "-") {
 		runRecorded(os.Args[1:])
@@ -26,6 +27,11 @@ func TestMain(m *testing.M) {
 	var cache string
 	if err == nil {
 		cache, err = os.MkdirTemp("", "ensemble-cache-")
+	}
+	if err == nil {
+		kernels := filepath.Join("ensemble", "emulated")
+		err = errors.Join(os.MkdirAll(filepath.Join(user, kernels), 0o755), os.MkdirAll(filepath.Join(cache, "ensemble"), 0o755),
+			os.Symlink(filepath.Join(user, kernels), filepath.Join(cache, kernels)))
 	}
 	if err == nil {
 		err = os.Setenv("XDG_CACHE_HOME", cache)

@@ -95,7 +95,7 @@ func TestDataPrepare(t *testing.T) {
 		t.Errorf("once more: exit %d, %s", code, stdout)
 	}
 
-	prepareInterrupted(t, args, want, took, 8, 4)
+	prepareInterrupted(t, args, want, took, 4, 2)
 	if code, stdout, stderr := call(t, "inspect", "--stats", whole); code != exit.OK || !strings.Contains(stdout, "all checksums match") {
 		t.Errorf("inspect: exit %d, %s%s", code, stdout, stderr)
 	}

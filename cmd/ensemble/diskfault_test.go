@@ -235,7 +235,7 @@ func TestFault21(t *testing.T) { failSample(t, unix.ENOSPC, unix.EIO) }
 func TestFault22(t *testing.T) { failSample(t, unix.EDQUOT, unix.EFBIG) }
 
 // sampled is the number of operations of each command at which failSample injects each error.
-const sampled = 2
+const sampled = 1
 
 func failSample(t *testing.T, errnos ...unix.Errno) {
 	r := rand.New(rand.NewPCG(testseed.Of(t), 0))

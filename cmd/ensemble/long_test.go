@@ -129,7 +129,7 @@ func TestLongHindcastArchive(t *testing.T) {
 	if each > most {
 		t.Errorf("%.0f bytes a field of the archive, want at most %d", each, most)
 	}
-	prepareInterrupted(t, args(days), sumsOf(t, out), took, 6, 3)
+	prepareInterrupted(t, args(days), sumsOf(t, out), took, 8, 4)
 }
 
 // TestLongFlippedBits runs TestFault03 with every bit of the headers.

@@ -96,12 +96,15 @@ func (s *scheduled) arriving(path string) {
 var pageProducts = []string{"products=[mean, spread, quantiles, probabilities]", "quantiles=[0.1, 0.25, 0.5, 0.75, 0.9]", `probabilities=["t<0degC", "gh>5500"]`}
 
 // TestServePage: the page of a service that issues real products in each of its states, with map and meteogram as its address
-// names them. On a narrow screen no part is wider than it.
-func TestServePage(t *testing.T) {
+// names them. On a narrow screen no part is wider than it. (More of the pages on all screens: TestLongServePageOnAllScreens.)
+func TestServePage(t *testing.T) { servePage(t, false) }
+
+// servePage looks at pages in a browser, all kinds of screens for each or the least.
+func servePage(t *testing.T, allScreens bool) {
 	chosen, files := demoTrial(t)
 	file := files.GRIB2[len(files.GRIB2)-1]
 	init := demoInit(t, file)
-	views := &views{t: t, hide: []string{chosen.dir + "/"}}
+	views := &views{t: t, hide: []string{chosen.dir + "/"}, allScreens: allScreens}
 	set := append([]string{"serve.schedule.cycles=[00]", "serve.schedule.expected=init+6h40m", "serve.ready_max_age=26h"}, pageProducts...)
 
 	s := chosen.startServing("cpu", init.Add(time.Hour), set...)
@@ -154,10 +157,11 @@ func TestServePage(t *testing.T) {
 
 // views are pages by their states.
 type views struct {
-	t     *testing.T
-	hide  []string // folders of the test, which pictures do not show
-	names []string
-	pages []string
+	t          *testing.T
+	hide       []string // folders of the test, which pictures do not show
+	names      []string
+	pages      []string
+	allScreens bool // in the browser: of the second page too, not only of the first
 }
 
 // add adds a page, which must begin with its state if the name is one.
@@ -172,8 +176,8 @@ func (v *views) add(name, page string) {
 	v.names, v.pages = append(v.names, name), append(v.pages, page)
 }
 
-// look opens two of the pages in a browser, on a wide and on a narrow screen: none may be wider than the screen, or cause a message
-// on the console. With ENSEMBLE_SHOTS=FOLDER all pages are opened, and pictures of them kept; the pictures of docs/operations.md
+// look opens two of the pages in a browser, on wide and on narrow screens: none may be wider than the screen, or cause a message
+// on the console. Unless allScreens is set the second has the narrowest only, and the dark colour scheme. With ENSEMBLE_SHOTS=FOLDER all pages are opened, and pictures of them kept; the pictures of docs/operations.md
 // are page.png, page-STATE.png and page-STATE-390.png.
 func (v *views) look() {
 	v.t.Helper()
@@ -186,8 +190,15 @@ func (v *views) look() {
 		if dir == "" && name != "fresh" && name != "failed" {
 			continue
 		}
-		v.audit(chromium, name, v.pages[i])
-		for _, width := range []int{1280, 800, 390, 370} { // the four widths of maps
+		audits := []audit{{name + ", dark", v.pages[i], "0", "none"}, {name + ", light", v.pages[i], "1", "none"}}
+		widths := []int{1280, 800, 390, 370} // the four widths of maps
+		if name == "fresh" {
+			audits = append(audits, audit{"an image without text", axeControl, "1", "image-alt"})
+		} else if dir == "" && !v.allScreens {
+			audits, widths = audits[:1], widths[3:]
+		}
+		v.audit(chromium, name, audits)
+		for _, width := range widths {
 			shot := filepath.Join(cmp.Or(dir, v.t.TempDir()), fmt.Sprintf("%s-%d.png", name, width))
 			v.shoot(chromium, v.pages[i], shot, width)
 			if dir == "" || name == "probability" {
@@ -209,8 +220,11 @@ func (v *views) look() {
 // axeControl is a page with one violation.
 const axeControl = `<!DOCTYPE html><html lang="en"><title>x</title><body><main><h1>x</h1><img src="x"></main></body></html>`
 
-// audit runs axe-core on a page, in the light and in the dark colour scheme.
-func (v *views) audit(chromium, name, page string) {
+// audit is a page, a colour scheme of Chromium, and what axe-core finds there.
+type audit struct{ name, page, scheme, want string }
+
+// audit runs axe-core on the page of a name, and on a page with a violation.
+func (v *views) audit(chromium, name string, audits []audit) {
 	v.t.Helper()
 	found, _ := filepath.Glob("../../build/venv/lib/python3*/site-packages/axe_core_python/axe.min.js")
 	if found == nil {
@@ -221,7 +235,7 @@ func (v *views) audit(chromium, name, page string) {
 	if err != nil {
 		v.t.Fatal(err)
 	}
-	for _, c := range []struct{ name, page, scheme, want string }{{name + ", dark", page, "0", "none"}, {name + ", light", page, "1", "none"}, {"an image without text", axeControl, "1", "image-alt"}} {
+	for _, c := range audits {
 		file := filepath.Join(v.t.TempDir(), "page.html")
 		text := strings.Replace(c.page, "</body>", "<script>"+string(axe)+"</script><script>"+auditScript+"</script></body>", 1)
 		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {

@@ -14,11 +14,16 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/ensemble-weather/ensemble/internal/testseed"
 )
 
-// TestShells types command lines into real shells at a terminal and presses Tab: it completes commands, flags,
-// configuration keys and names of runs.
-func TestShells(t *testing.T) {
+// TestShells types some command lines into real shells at a terminal and presses Tab: it completes commands, flags,
+// configuration keys and names of runs. (All lines: TestLongShells.)
+func TestShells(t *testing.T) { completeLines(t, 3) }
+
+// completeLines types n lines into each shell, which the seed selects.
+func completeLines(t *testing.T, n int) {
 	dir := t.TempDir()
 	self, err := os.Executable()
 	if err != nil {
@@ -69,7 +74,7 @@ func TestShells(t *testing.T) {
 			tty := openTerminal(t, cmd)
 			tty.typeKeys(shell.start + "\r")
 			tty.await("READY42")
-			for _, l := range lines {
+			for _, l := range testseed.Some(t, lines, n) {
 				tty.typeKeys(l.typed + "\t")
 				tty.await(l.want)
 				tty.typeKeys("\x15") // clears the line

@@ -202,8 +202,10 @@ func (s *site) compare(fates []fate, want map[time.Time]string) {
 // shortFates: one is refused, one stays degraded, one until a member comes after the last one is delivered.
 var shortFates = []fate{fateDamaged, fateFewer, fateLateMember, fateWhole}
 
-// testSuite runs two days of a suite. The last initialisation becomes due 15 seconds after the begin.
+// testSuite runs two days of a suite. The last initialisation becomes due 15 seconds after the begin. Suites mostly wait,
+// hence one runs beside the other.
 func testSuite(t *testing.T, start func(*site) (end func(), again func(time.Time))) {
+	t.Parallel()
 	f := faulty(t)
 	s := newSite(t, f.run, halfDays(lastDay, 2), 4)
 	s.suffer(shortFates, func(s *site) (end func(), again func(time.Time)) {
@@ -627,6 +629,7 @@ func (s *site) replaceIn(file string, pairs ...string) {
 
 // TestEcFlowLimit: a step that hangs, and ignores signals, is ended after its time limit with an alarm, and its task is aborted.
 func TestEcFlowLimit(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, faulty(t).run, []time.Time{lastDay}, 4)
 	s.deliverAll(s.inits)
 	hang := filepath.Join(s.root, "hang.sh")

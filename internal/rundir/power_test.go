@@ -112,13 +112,17 @@ func located(dir string, old powerfail.Tree) error {
 }
 
 // TestFault24: the power fails at any moment while a run is replaced by another one. The directory has the old one, whole, or
-// the new one with its checkpoint; readers find it, and the next command can replace it in the same way.
-func TestFault24(t *testing.T) {
+// the new one with its checkpoint; readers find it, and the next command can replace it in the same way. (More moments:
+// TestLongFault24.)
+func TestFault24(t *testing.T) { failPower(t, 60) }
+
+// failPower looks at a number of states of the disk of each replacement.
+func failPower(t *testing.T, states int) {
 	for _, checkpoint := range []bool{false, true} {
 		root := t.TempDir()
 		old := replacement(t, root)
 		l := powerfail.Run(t, root, func(*powerfail.Recorder) error { return replace(filepath.Join(root, "run"), checkpoint) })
-		l.Check(t, l.Some(1, 150), func(dir string, s powerfail.State) error {
+		l.Check(t, l.Some(1, states), func(dir string, s powerfail.State) error {
 			dir = filepath.Join(dir, "run")
 			if err := located(dir, old); err != nil {
 				return err

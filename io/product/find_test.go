@@ -2,6 +2,7 @@ package product_test
 
 import (
 	"errors"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -15,6 +16,7 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/faultfs"
 	"github.com/ensemble-weather/ensemble/internal/manifest"
+	"github.com/ensemble-weather/ensemble/internal/testseed"
 	"github.com/ensemble-weather/ensemble/io/product"
 )
 
@@ -205,14 +207,19 @@ func TestKindsOfSources(t *testing.T) {
 }
 
 // TestFault21FileByFile: in a directory with a file of others products are replaced file by file. An error at any operation is reported; the
-// directory then has whole products or no manifest, the next command replaces them, and the file stays.
-func TestFault21FileByFile(t *testing.T) {
+// directory then has whole products or no manifest, the next command replaces them, and the file stays. (Every operation:
+// TestLongFault21FileByFile.)
+func TestFault21FileByFile(t *testing.T) { replaceFileByFile(t, 3) }
+
+// replaceFileByFile makes one of every operations fail, the first of which the seed selects.
+func replaceFileByFile(t *testing.T, every int) {
+	r := rand.New(rand.NewPCG(testseed.Of(t), 0))
 	dir, replace := replaceable(t)
 	note := filepath.Join(dir, "note.txt")
 	if err := errors.Join(replace(), os.WriteFile(note, []byte("mine"), 0o644)); err != nil {
 		t.Fatal(err)
 	}
-	for round := range faultfs.Rounds(faultfs.Fault{Of: faultfs.Changing, Err: unix.ENOSPC}, 1) {
+	for round := range faultfs.Rounds(faultfs.Fault{N: 1 + r.IntN(every), Of: faultfs.Changing, Err: unix.ENOSPC}, every) {
 		op, err := round.Run(t, replace)
 		if op == nil {
 			break

@@ -15,8 +15,12 @@ import (
 )
 
 // TestFault24: the power fails at any moment while products are published, and while they are replaced by those of another
-// model. They are old, new or absent: without a manifest nothing is published. At the end they are there.
-func TestFault24(t *testing.T) {
+// model. They are old, new or absent: without a manifest nothing is published. At the end they are there. (More moments:
+// TestLongFault24.)
+func TestFault24(t *testing.T) { failPower(t, 60) }
+
+// failPower looks at a number of states of the disk of each publication.
+func failPower(t *testing.T, states int) {
 	p := testProduct(globe(ensemble.SourceOrder{}))
 	p.Fields = p.Fields[:1]
 	dir, enc := t.TempDir(), encoder(t)
@@ -27,7 +31,7 @@ func TestFault24(t *testing.T) {
 			_, _, err := product.Publish(context.Background(), enc, filepath.Join(dir, "products"), p, pub)
 			return err
 		})
-		l.Check(t, l.Some(1, 150), func(dir string, s powerfail.State) error {
+		l.Check(t, l.Some(1, states), func(dir string, s powerfail.State) error {
 			dir = filepath.Join(dir, "products", "2026010100")
 			m, err := product.ReadManifest(dir)
 			if i == 0 && errors.Is(err, fs.ErrNotExist) && s.Point < len(l.Ops) {

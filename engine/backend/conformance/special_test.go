@@ -119,7 +119,7 @@ func TestSpecialValues(t *testing.T) {
 }
 
 // TestSpecialValuesOfCUDA is the same on the emulated GPU, with a smaller sample.
-func TestSpecialValuesOfCUDA(t *testing.T) { specialValuesOfCUDA(t, 199) }
+func TestSpecialValuesOfCUDA(t *testing.T) { specialValuesOfCUDA(t, 499) }
 
 func specialValuesOfCUDA(t *testing.T, step int) {
 	dev, err := emulated.Open(1 << 30)

@@ -18,9 +18,10 @@ import (
 // TestValues compares every operation on every backend with the reference, in
 // every way that the backend has: in all its layouts, and these in all types in
 // which it stores them.
-func TestValues(t *testing.T) { allValues(t, 5) }
+func TestValues(t *testing.T) { allValues(t, 11) }
 
-// allValues tries, on the emulated GPU, one of step combinations of way, storage type and cut of every case; on others all.
+// allValues tries, on the emulated GPU, one of step combinations of case, way, storage type and cut, and the first of each
+// operation; on others all.
 func allValues(t *testing.T, step int) {
 	for _, b := range engine.Backends {
 		for _, threads := range []int{1, 2} {
@@ -42,12 +43,13 @@ func allValues(t *testing.T, step int) {
 					t.Fatal(err)
 				}
 				defer dev.Close()
-				n := 0
+				n, tried := 0, map[string]bool{}
 				eachCase(t, func(t *testing.T, o *graph.Op, c graph.Case) {
 					for _, w := range ways(t, dev, o, c) {
 						for _, d := range storages(dev, w) {
 							for _, cut := range cuts(t, dev, o, c, w, d) {
-								if n++; n%every == 0 {
+								if n++; n%every == 0 || !tried[o.Name] {
+									tried[o.Name] = true
 									values(t, dev, o, c, w, d, cut)
 								}
 							}

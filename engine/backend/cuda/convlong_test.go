@@ -22,6 +22,8 @@ func TestLongEveryTileInQuads(t *testing.T) {
 	inTiles(t, b, largerCases(), []tiled{{&kernels.ConvTiles, false, []string{"f16"}}, {&kernels.FilterTiles, true, []string{"f16"}}})
 }
 
+func TestLongLargerConvs(t *testing.T) { largerConvs(t, 1) }
+
 // TestLongTwoFour computes each convolution with a 2:4 filter in every tile.
 func TestLongTwoFour(t *testing.T) { twoFourConvs(t, emulatedGPU(t), 1) }
 

@@ -28,8 +28,10 @@ func stepOf(t *testing.T, g *graph.Graph, m search.Machine, mesh spatial.Mesh) c
 
 // The simulated step of the U-Net of base 32 on 11 levels of a global grid scales as the closed forms
 // predict: efficiencies differ by less than 3 points (Dryden et al. 2019 compare in this way). Halos are
-// exposed in both.
-func TestStrongScaling(t *testing.T) {
+// exposed in both. (More ranks: TestLongStrongScaling.)
+func TestStrongScaling(t *testing.T) { strongScaling(t, 8, 32) }
+
+func strongScaling(t *testing.T, numbers ...int) {
 	c := Case{Model: BenchUNet3D, Base: 32, Crop: setup.Crop{Height: 352, Width: 704}, Batch: 1, Depth: 11, Periodic: true}
 	g, err := c.graph(true)
 	if err != nil {
@@ -46,7 +48,7 @@ func TestStrongScaling(t *testing.T) {
 	if d := alone.Step.Seconds()/predicted.Seconds() - 1; math.Abs(d) > 1e-3 {
 		t.Errorf("one rank takes %v, predicted %v", alone.Step, predicted)
 	}
-	for _, ranks := range []int{8, 16, 32, 64} {
+	for _, ranks := range numbers {
 		mesh, err := setup.FastestMesh(t.Context(), g, setup.TypicalMachine, ranks, setup.Adam, "")
 		if err != nil {
 			t.Fatal(err)

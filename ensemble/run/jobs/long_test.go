@@ -19,7 +19,7 @@ import (
 // TestLongTimedRuns checks determinism level D1 of a network of the published size, five stages of base 32,
 // on two threads. Two samples of 32×64 points are as many points as one crop of 64².
 func TestLongTimedRuns(t *testing.T) {
-	sum := traintest.CheckKernelTimings(t, runtest.FiftySteps(t, "model.stages=5", "train.batch_size=2", "train.epochs=10"))
+	sum := traintest.CheckKernelTimings(t, runtest.FiftySteps(t, "model.stages=5", "train.batch_size=2", "train.epochs=10"), 50)
 	t.Logf("runs without timings, with them, and resumed without its table end with SHA-256 %s", sum)
 }
 

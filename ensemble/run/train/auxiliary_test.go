@@ -25,7 +25,7 @@ func TestAuxiliaryIsRefused(t *testing.T) {
 		"not both":      {"", "z", exit.Usage},
 		"a second time": {runtest.FirstMessage(t, f.GRIB2[0]), "t, t", exit.Usage},
 	} {
-		c0 := demotest.Config(t, f)
+		c0 := demotest.Config(t, f, runtest.FirstInits(f, 7))
 		path := filepath.Join(t.TempDir(), "train.yaml")
 		if err := os.WriteFile(path, c0.YAML(), 0o644); err != nil {
 			t.Fatal(err)

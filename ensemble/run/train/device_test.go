@@ -34,7 +34,7 @@ func TestTrainOnDevice(t *testing.T) {
 		dirs[device] = filepath.Join(t.TempDir(), device)
 		var output bytes.Buffer
 		_, err := Run(context.Background(), Options{RunDir: dirs[device], Version: "test", Progress: progress.New(&output, progress.Plain, time.Nanosecond), Config: demotest.Config(t, data,
-			few, "train.device="+device, "train.networks=1", "train.epochs=1", "train.batch_size=3", "train.accumulate=2", "train.ema=0.9", "train.clip=1")})
+			few, "data.leads=[48h]", "train.device="+device, "train.networks=1", "train.epochs=1", "train.batch_size=3", "train.accumulate=2", "train.ema=0.9", "train.clip=1")})
 		if err != nil {
 			t.Fatal(err)
 		}

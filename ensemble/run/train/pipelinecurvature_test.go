@@ -87,7 +87,7 @@ func checkFilled(t *testing.T, dir string, mayFill bool) {
 // K-FAC in a pipeline leaves the same bits on any number of processes, also if it is stopped while inverses are not in use yet and
 // resumed on another number.
 func TestKFACInPipelinesOnAnyProcesses(t *testing.T) {
-	set := append(slices.Clone(kfacInPipelines), "train.kfac.delay=2", "train.kfac.adaptive=true")
+	set := append(slices.Clone(kfacInPipelines), "train.epochs=2", "train.kfac.delay=2", "train.kfac.adaptive=true")
 	traintest.CheckProcessCounts(t, []traintest.ProcessCounts{
 		{Processes: [][]int{{3, 1}}, Overrides: append(slices.Clone(set), pipelined(4, "chimera")...)},
 		{Mesh: "lat:2", Processes: [][]int{{1, 3}}, Overrides: append(slices.Clone(set), pipelined(2, "1f1b")...)}})

@@ -212,10 +212,10 @@ func CheckResume(t *testing.T, c *config.TrainConfig, after ...int) (whole strin
 	return whole
 }
 
-// CheckKernelTimings checks a training of 50 steps: a run without kernel timings, a run that measures them, and a
-// run stopped at step 25 and resumed without the table of timings end with the same bits. It returns their
+// CheckKernelTimings checks a training of some steps: a run without kernel timings, a run that measures them, and a
+// run stopped after half of them and resumed without the table of timings end with the same bits. It returns their
 // digest.
-func CheckKernelTimings(t *testing.T, c *config.TrainConfig) string {
+func CheckKernelTimings(t *testing.T, c *config.TrainConfig, steps uint64) string {
 	t.Helper()
 	train := func(dir string, timings setup.Timings, stop func() error) error {
 		_, err := train.Run(context.Background(), train.Options{Config: c, RunDir: dir, Resume: "auto", Version: "test", Timings: timings, Stop: stop})
@@ -229,8 +229,8 @@ func CheckKernelTimings(t *testing.T, c *config.TrainConfig) string {
 	if err := train(timed, cache, nil); err != nil {
 		t.Fatal(err)
 	}
-	if runtest.NewestCheckpoint(t, plain).Step != 50 {
-		t.Fatalf("%d steps, want 50", runtest.NewestCheckpoint(t, plain).Step)
+	if got := runtest.NewestCheckpoint(t, plain).Step; got != steps {
+		t.Fatalf("%d steps, want %d", got, steps)
 	}
 	table := func() string {
 		files, err := filepath.Glob(filepath.Join(cache.Dir, "timings-*.json"))
@@ -245,7 +245,7 @@ func CheckKernelTimings(t *testing.T, c *config.TrainConfig) string {
 	}
 	table()
 	stopped := &exit.Error{Code: exit.SaveAndStop, What: "stopped"}
-	left := 25
+	left := int(steps / 2)
 	if err := train(parts, cache, func() error {
 		if left--; left < 0 {
 			return stopped
@@ -254,8 +254,8 @@ func CheckKernelTimings(t *testing.T, c *config.TrainConfig) string {
 	}); !errors.Is(err, stopped) {
 		t.Fatal(err)
 	}
-	if step := runtest.NewestCheckpoint(t, parts).Step; step != 25 {
-		t.Fatalf("stopped at step %d, want 25", step)
+	if step := runtest.NewestCheckpoint(t, parts).Step; step != steps/2 {
+		t.Fatalf("stopped at step %d, want %d", step, steps/2)
 	}
 	if err := os.Remove(table()); err != nil {
 		t.Fatal(err)
