@@ -43,7 +43,7 @@ func (s sharedGPU) Alloc(n int64) (device.Pointer, error) {
 
 // TestFault34: if another process takes memory of a GPU between plan and allocation, the plan is made once more for what is free then,
 // with a warning and the same bits. If that is too little too, the error has what the plan needs, or what could not be allocated. A
-// plan of ranks, or with a given limit, is not made again.
+// plan of ranks, or with a given limit, is not repeated.
 func TestFault34(t *testing.T) {
 	const memory = 1 << 28
 	before := engine.Backends
