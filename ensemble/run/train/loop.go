@@ -253,6 +253,9 @@ func (t *trainer) validateEpoch(ctx context.Context) (validationLosses, error) {
 	t.observers.clock.BeginValidation()
 	all, err := t.validate(ctx)
 	loss := all.mean
+	if t.isPretraining() { // its weights are no result, whatever their loss on analyses
+		return all, cmp.Or(err, t.observers.clock.Pretrained(t.pos.Step))
+	}
 	if err := cmp.Or(err, t.observers.clock.Validated(loss, t.pos.Step)); err != nil {
 		return all, err
 	}

@@ -100,6 +100,8 @@ func (j *job) networkSchedule(n setup.NetworkTraining) NetworkSchedule {
 		s.Notes = append(s.Notes, "plateau: the largest possible rates are shown; when they fall depends on the validation loss")
 	}
 	switch patience := c.EarlyStop.Patience; {
+	case n.Phase == setup.Pretraining:
+		s.Notes = append(s.Notes, "members verify the pre-training: all its epochs are trained, and the fine-tuning begins with its last weights")
 	case len(j.data.Validation.Inits) == 0:
 		s.Notes = append(s.Notes, "without validation initialisations all epochs are trained, and the last weights are kept")
 	case patience == 0:

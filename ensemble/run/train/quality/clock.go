@@ -204,14 +204,25 @@ func (c *Clock) BeginValidation() {
 	}
 }
 
+// Pretrained logs the end of the evaluation of an epoch of pre-training, whose loss is no result.
+func (c *Clock) Pretrained(step uint64) error {
+	if c == nil {
+		return nil
+	}
+	c.step = step
+	c.Stop("eval", c.epochMetadata())
+	return c.logError()
+}
+
 // Validated logs the validation loss after a step, and the end of the run if it reaches the target.
 func (c *Clock) Validated(loss float64, step uint64) error {
 	if c == nil {
 		return nil
 	}
-	c.step = step
 	c.Point(mllog.EvalAccuracy, loss, c.epochMetadata())
-	c.Stop("eval", c.epochMetadata())
+	if err := c.Pretrained(step); err != nil {
+		return err
+	}
 	if loss <= c.target && !c.ended { // all ranks have the same loss
 		spent, err := c.processorTime()
 		if err != nil {

@@ -1,0 +1,297 @@
+package train
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/demo/demotest"
+	"github.com/ensemble-weather/ensemble/ensemble/model"
+	"github.com/ensemble-weather/ensemble/ensemble/model/task"
+	"github.com/ensemble-weather/ensemble/ensemble/run/runtest"
+	"github.com/ensemble-weather/ensemble/ensemble/run/samples"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/rundir"
+)
+
+// preparedTrainer returns a trainer of a configuration before its first step. It is freed at the end of the test.
+func preparedTrainer(t *testing.T, c *config.TrainConfig) *trainer {
+	t.Helper()
+	forecasts, analyses, err := samples.TrainingFiles(c)
+	runtest.Must(t, err)
+	d, err := samples.ReadData(context.Background(), c, forecasts, analyses, nil)
+	runtest.Must(t, err)
+	tr, err := prepare(context.Background(), Options{Config: c, Version: "test", Stop: func() error { return nil }}, &trainingRun{dir: rundir.View(t.TempDir())}, d)
+	runtest.Must(t, err)
+	t.Cleanup(func() {
+		if err := errors.Join(tr.end(), d.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	return tr
+}
+
+// The member that verifies is never an input member and never the control, which is always the first input member; over many
+// epochs all others verify and all are input. The same draw gives the same members.
+func TestDrawVerified(t *testing.T) {
+	for _, c := range []struct {
+		members   []ensemble.Member
+		n         int
+		verifying []int // positions that verify
+	}{
+		{[]ensemble.Member{0, 1, 2, 3}, 3, []int{1, 2, 3}},
+		{[]ensemble.Member{0, 1, 2, 3}, 1, []int{1, 2, 3}},
+		{[]ensemble.Member{1, 2, 3, 4, 5}, 2, []int{0, 1, 2, 3, 4}},
+		{[]ensemble.Member{1, 2}, 1, []int{0, 1}},
+	} {
+		verified, inputs := map[int]bool{}, map[int]bool{}
+		for epoch := range uint64(100) {
+			verifying, used := drawVerified(c.members, c.n, 5, epoch, 7)
+			again, same := drawVerified(slices.Clone(c.members), c.n, 5, epoch, 7)
+			if again != verifying || !slices.Equal(used, same) {
+				t.Errorf("members %v: %d, %v, then %d, %v", c.members, verifying, used, again, same)
+			}
+			if len(used) != c.n || !slices.IsSorted(used) || len(slices.Compact(slices.Clone(used))) != c.n || slices.Contains(used, verifying) {
+				t.Fatalf("members %v: %d verifies the input members %v, want %d others", c.members, verifying, used, c.n)
+			}
+			if c.members[0] == ensemble.Control && used[0] != 0 {
+				t.Fatalf("members %v: input members %v without the control", c.members, used)
+			}
+			verified[verifying] = true
+			for _, i := range used {
+				inputs[i] = true
+			}
+		}
+		for i := range c.members {
+			if verified[i] != slices.Contains(c.verifying, i) {
+				t.Errorf("members %v: member at %d verifies: %v", c.members, i, verified[i])
+			}
+			if !inputs[i] && (c.n > 1 || c.members[0] != ensemble.Control) {
+				t.Errorf("members %v: member at %d is never input", c.members, i)
+			}
+		}
+	}
+}
+
+// In pre-training the target of a sample is the field of the member that verifies it, at the target lead and with the scale of
+// analyses; the spread of the full ensemble is that of all members.
+func TestTargetsAreMembers(t *testing.T) {
+	tr := preparedTrainer(t, demotest.Config(t, demotest.Files(t), "train.pretrain.epochs=2", "data.target_leads=[24h, 48h]"))
+	k := tr.local
+	checked := 0
+	runtest.Must(t, tr.data.Train.Each(context.Background(), nil, func(i int, fc *ensemble.Forecast, analyses []*ensemble.Analysis) error {
+		f := &feeder{job: &tr.job, phase: tr.training().Phase, from: &tr.inputs, seed: tr.seed()}
+		used, from, err := f.verified(fc, analyses, 0, 1, uint64(i))
+		if err != nil {
+			return err
+		}
+		b, own := task.NewBatch(k, fc.Grid, 1), task.NewBatch(k, fc.Grid, 1)
+		if err := errors.Join(k.FillTarget(&b, 0, fc, used, from), k.FillTarget(&own, 0, fc, used, analyses)); err != nil {
+			return err
+		}
+		if !runtest.EqualBits(b.FullSpread, own.FullSpread) || runtest.EqualBits(b.Residual, own.Residual) {
+			t.Errorf("sample %d: the spread of the full ensemble differs, or the residual does not", i)
+		}
+		verifying, _ := drawVerified(fc.Members, len(k.UsedMembers), tr.seed(), 1, uint64(i))
+		stats, err := k.TargetStatistics(fc, used)
+		if err != nil {
+			return err
+		}
+		n := fc.Grid.Size()
+		for v := range k.Targets {
+			lead, x := k.TargetInForecast(fc, v)
+			for l := range fc.Axes.Levels {
+				at, field := v*len(fc.Axes.Levels)+l, fc.Field(lead, verifying, x, l)
+				for q := range n {
+					if want := (field[q] - stats[at].Mean[q]) * float32(1/k.ErrorScale[at]); b.Residual[at*n+q] != want {
+						t.Fatalf("sample %d, target %d, point %d: residual %g, that of member %s is %g", i, at, q, b.Residual[at*n+q], fc.Members[verifying], want)
+					}
+					checked++
+				}
+			}
+		}
+		return nil
+	}))
+	if checked == 0 {
+		t.Error("no value was compared")
+	}
+}
+
+// memberLoss is the mean loss of the current network of a trainer on validation initialisations, verified by members that none of
+// its inputs are.
+func memberLoss(t *testing.T, tr *trainer) float64 {
+	t.Helper()
+	sum, count := 0.0, 0
+	runtest.Must(t, tr.data.Validation.Each(context.Background(), nil, func(i int, fc *ensemble.Forecast, _ []*ensemble.Analysis) error {
+		for draw := range uint64(4) {
+			verifying, used := drawVerified(fc.Members, len(tr.local.UsedMembers), 99, draw, uint64(i))
+			net := tr.current.eval
+			if err := errors.Join(tr.local.FillInput(&net.Batch, 0, fc, used), tr.local.FillTarget(&net.Batch, 0, fc, used, tr.local.AnalysesOfMember(fc, verifying))); err != nil {
+				return err
+			}
+			net.Load(&net.Batch)
+			if err := net.Plan.Run(context.Background(), evalStep); err != nil {
+				return err
+			}
+			sum, count = sum+net.Plan.Loss(), count+1
+		}
+		return nil
+	}))
+	return sum / float64(count)
+}
+
+// Pre-training alone lowers the CRPS against members of initialisations that it did not see, and the fine-tuning begins with its
+// last weights and a new optimiser.
+func TestPretrainingLearnsFromMembers(t *testing.T) {
+	tr := preparedTrainer(t, demotest.Config(t, demotest.Files(t), "train.pretrain.epochs=10", "train.pretrain.learning_rate=0.01", "train.loss.spread=0", "model.dropout=0", "train.networks=1"))
+	runtest.Must(t, tr.begin())
+	untrained := memberLoss(t, tr)
+	if _, err := tr.trainNetwork(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	runtest.Must(t, tr.begin())
+	if got := model.CopyWeights(tr.current.store); !reflect.DeepEqual(got, tr.finished[0]) {
+		t.Error("the fine-tuning does not begin with the weights of the pre-training")
+	}
+	pretrained := memberLoss(t, tr)
+	t.Logf("CRPS against members: untrained %.3f, pre-trained %.3f", untrained, pretrained)
+	if !(pretrained < 0.8*untrained) {
+		t.Errorf("CRPS against members %.3f, that of an untrained network is %.3f", pretrained, untrained)
+	}
+}
+
+// Pre-training reads training initialisations only: with other validation and test initialisations it ends with the same bits.
+func TestPretrainingReadsTrainingDates(t *testing.T) {
+	f := demotest.Files(t)
+	all := preparedTrainer(t, demotest.Config(t, f)).data.Split
+	inits := slices.Concat(all.Train, all.Validation, all.Test)
+	split := func(name string, of []ensemble.Init) []string {
+		at := func(i ensemble.Init) string { return i.Time.Format("2006-01-02") }
+		return []string{"data.split." + name + ".from=" + at(of[0]), "data.split." + name + ".to=" + at(of[len(of)-1])}
+	}
+	var got []model.Weights
+	var losses []float64
+	for _, held := range [][2][]ensemble.Init{{inits[12:15], inits[15:]}, {inits[16:18], inits[18:]}} {
+		set := slices.Concat(split("train", inits[:10]), split("validation", held[0]), split("test", held[1]), []string{"train.pretrain.epochs=2", "train.networks=1"})
+		tr := preparedTrainer(t, demotest.Config(t, f, set...))
+		if _, err := tr.trainNetwork(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, tr.finished[0])
+		runtest.Must(t, tr.begin())
+		loss, err := tr.validate(context.Background())
+		runtest.Must(t, err)
+		losses = append(losses, loss.mean)
+	}
+	if !reflect.DeepEqual(got[0], got[1]) {
+		t.Error("the weights depend on validation or test initialisations")
+	}
+	if losses[0] == losses[1] {
+		t.Error("both trainings were validated on the same initialisations")
+	}
+}
+
+// A run with pre-training keeps weights of its fine-tuning only, reports both phases with the validation loss on analyses, and
+// repeats its bits when it is stopped in either phase, or between them.
+func TestPretrainingResumes(t *testing.T) {
+	f := demotest.Files(t)
+	set := []string{"train.pretrain.epochs=3", "train.pretrain.learning_rate=0.01", "train.epochs=2", "train.networks=2", "train.ema=0.5", "train.warmup=2", "train.early_stop.patience=1", "data.members.use=2", "data.members.minimum=1",
+		"train.checkpoint.every=1 epochs"}
+	c := demotest.Config(t, f, set...)
+	run := func(dir string, left int) error {
+		_, err := Run(context.Background(), Options{Config: c, RunDir: dir, Version: "test", Resume: "auto", Stop: func() error {
+			if left--; left == 0 {
+				return errStop
+			}
+			return nil
+		}})
+		return err
+	}
+	whole := filepath.Join(t.TempDir(), "whole")
+	runtest.Must(t, run(whole, -1))
+	checkPhases(t, whole)
+	parts := filepath.Join(t.TempDir(), "parts")
+	for _, steps := range []int{6, 7, 3, 13} { // in the first pre-training, at its end, in the first fine-tuning, in the second pre-training
+		if err := run(parts, steps); !errors.Is(err, errStop) {
+			t.Fatal(err)
+		}
+	}
+	runtest.Must(t, run(parts, -1))
+	if runtest.Digest(t, parts) != runtest.Digest(t, whole) {
+		t.Error("the resumed run ends with other weights")
+	}
+	want := runtest.ModelFiles(t, whole)
+	for name, text := range runtest.ModelFiles(t, parts) {
+		if string(text) != string(want[name]) {
+			t.Errorf("%s of the resumed run differs", name)
+		}
+	}
+	m, err := model.Load(filepath.Join(whole, "model"), false)
+	runtest.Must(t, err)
+	if len(m.Networks) != 2 {
+		t.Errorf("the model has %d networks, want 2", len(m.Networks))
+	}
+}
+
+// errStop is the reason of stops.
+var errStop = &exit.Error{Code: exit.SaveAndStop, What: "stopped"}
+
+// checkPhases checks the events of a run with two networks, 3 epochs of pre-training and 2 of fine-tuning: names, losses, and
+// learning rates, which begin with a warm-up and end near 0 in each phase.
+func checkPhases(t *testing.T, dir string) {
+	t.Helper()
+	var phases []string
+	for _, e := range runtest.Epochs(t, dir) {
+		if _, ok := e.Number("validation_loss"); !ok {
+			t.Error("an epoch without validation loss")
+		}
+		network, _ := e.Number("network")
+		phases = append(phases, fmt.Sprint(network, " ", e.Values["stage"]))
+	}
+	var want []string
+	for i, name := range []string{"pre-training on members", "fine-tuning on analyses", "pre-training on members", "fine-tuning on analyses"} {
+		for range 3 - i%2 {
+			want = append(want, fmt.Sprint(i, " ", name))
+		}
+	}
+	if !slices.Equal(phases, want) {
+		t.Errorf("epochs of\n%s\nwant\n%s", strings.Join(phases, "\n"), strings.Join(want, "\n"))
+	}
+	events, err := rundir.ReadEvents(dir)
+	runtest.Must(t, err)
+	var rates []float64
+	for _, e := range events {
+		if v, ok := e.Number("rate"); ok && e.Kind == "step" {
+			rates = append(rates, v)
+		}
+	}
+	const perEpoch = 4
+	if len(rates) != 10*perEpoch {
+		t.Fatalf("%d steps, want %d", len(rates), 10*perEpoch)
+	}
+	for i, x := range []struct {
+		first int
+		top   float64
+	}{{0, 0.01}, {3 * perEpoch, 0.003}} {
+		if at := rates[x.first:]; at[0] >= at[1] || at[1] > x.top || at[2] < 0.8*x.top || at[(3-i)*perEpoch-1] > 0.2*x.top {
+			t.Errorf("phase %d: rates %v, want a warm-up to %g, then a cosine", i, at[:(3-i)*perEpoch], x.top)
+		}
+	}
+}
+
+// A full ensemble without a member that verifies besides the input members is refused before fields are read.
+func TestPretrainingNeedsAMember(t *testing.T) {
+	c := demotest.Config(t, demotest.Files(t), "train.pretrain.epochs=1", "data.members.use=3")
+	c.Data.Members.Use.Count, c.Data.Members.Full = 4, 0 // all members of the files, as without data.members.full
+	_, err := Run(context.Background(), Options{Config: c, RunDir: filepath.Join(t.TempDir(), "run"), Version: "test"})
+	if exit.CodeOf(err) != exit.Usage || !strings.Contains(err.Error(), "4 input members of a full ensemble of 4") || !strings.Contains(err.Error(), "data.members.use: 3 or less") {
+		t.Errorf("%v, want exit code 64", err)
+	}
+}
