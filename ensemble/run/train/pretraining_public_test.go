@@ -1,0 +1,59 @@
+package train_test
+
+import (
+	"fmt"
+	"math"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/ensemble-weather/ensemble/ensemble/demo/demotest"
+	"github.com/ensemble-weather/ensemble/ensemble/run/runtest"
+	"github.com/ensemble-weather/ensemble/ensemble/run/train"
+)
+
+// On meshes, in a pipeline and with a sharded optimiser, pre-training and fine-tuning take the steps
+// of one rank: all ranks draw the same members.
+func TestPretrainingOnRanks(t *testing.T) {
+	f, dirs := demotest.Files(t), t.TempDir()
+	losses := func(set ...string) []float64 {
+		t.Helper()
+		dir := filepath.Join(dirs, fmt.Sprint(set))
+		all := append([]string{"train.pretrain.epochs=2", "train.networks=1", "train.epochs=1", "train.batch_size=2", "train.ema=0.5"}, set...)
+		if _, err := train.Run(t.Context(), train.Options{Config: demotest.Config(t, f, all...), RunDir: dir, Version: "test"}); err != nil {
+			t.Fatalf("%v: %v", set, err)
+		}
+		return runtest.Losses(t, dir)
+	}
+	alone := losses()
+	for _, set := range [][]string{{"train.mesh=data:2 lat:2"}, {"train.mesh=level:2"}, {"train.pipeline.stages=2"}, {"train.mesh=data:2", "train.shard_optimizer=true"}} {
+		got := losses(set...)
+		if len(got) != len(alone) {
+			t.Fatalf("%v: %d steps, on one rank %d", set, len(got), len(alone))
+		}
+		for i, want := range alone {
+			if !(math.Abs(got[i]-want) <= 1e-4*math.Abs(want)) {
+				t.Fatalf("%v, step %d: loss %v, on one rank %v", set, i+1, got[i], want)
+			}
+		}
+	}
+	if first := losses("train.seed=2"); slices.Equal(first, alone) {
+		t.Error("another seed has the same losses")
+	}
+}
+
+// Windows, shared parameters, Kronecker factors, and the encoder of members support pre-training.
+func TestPretrainingWithOtherOptions(t *testing.T) {
+	f := demotest.Files(t)
+	for _, set := range [][]string{
+		{"train.sizes=mixed", "train.optimizer=kfac", "train.kfac.refresh=2"},
+		{"model.share.budget=60%"},
+		runtest.MemberInput("data.members.use=2", "data.members.control=exclude", "data.members.full=3"),
+		runtest.MemberOutput("data.members.use=3"),
+	} {
+		set = append(set, "train.pretrain.epochs=1", "train.epochs=1", "train.networks=1")
+		if _, err := train.Run(t.Context(), train.Options{Config: demotest.Config(t, f, set...), RunDir: filepath.Join(t.TempDir(), "run"), Version: "test"}); err != nil {
+			t.Errorf("%v: %v", set, err)
+		}
+	}
+}
