@@ -47,7 +47,8 @@ func (j NetworkTraining) Values(number int) []rundir.Value {
 
 // NetworkTrainings lists the networks of a training in order. With stages these are the bias networks that each leave
 // out one block of years, the bias network of all years, and for each averaged network its spread and sigma
-// stages. With train.pretrain each network has two trainings, its pre-training and its fine-tuning. foldOf is the block of each sample; nil without stages.
+// stages. With train.pretrain each network has two trainings, its pre-training and its fine-tuning. foldOf is the block of
+// each sample; nil without stages.
 //
 // Errors: those of ensemble.Folds.
 func NetworkTrainings(s network.Spec, c config.Training, inits []ensemble.Init, target ensemble.Lead) (trainings []NetworkTraining, foldOf []int, err error) {

@@ -10,10 +10,12 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/demo/demotest"
 	"github.com/ensemble-weather/ensemble/ensemble/run/runtest"
 	"github.com/ensemble-weather/ensemble/ensemble/run/train"
+	"github.com/ensemble-weather/ensemble/ensemble/run/train/quality"
+	"github.com/ensemble-weather/ensemble/internal/mllog/mllogtest"
 )
 
-// On meshes, in a pipeline and with a sharded optimiser, pre-training and fine-tuning take the steps
-// of one rank: all ranks draw the same members.
+// On meshes, in a pipeline and with a sharded optimiser, pre-training and fine-tuning take the steps of one rank: all ranks draw
+// the same members.
 func TestPretrainingOnRanks(t *testing.T) {
 	f, dirs := demotest.Files(t), t.TempDir()
 	losses := func(set ...string) []float64 {
@@ -55,5 +57,24 @@ func TestPretrainingWithOtherOptions(t *testing.T) {
 		if _, err := train.Run(t.Context(), train.Options{Config: demotest.Config(t, f, set...), RunDir: filepath.Join(t.TempDir(), "run"), Version: "test"}); err != nil {
 			t.Errorf("%v: %v", set, err)
 		}
+	}
+}
+
+// A loss that the pre-training reaches is no result: a timed training whose every loss is below the target ends after the first
+// epoch of fine-tuning, and its steps are those of both phases.
+func TestPretrainingReachesNoTarget(t *testing.T) {
+	dir := t.TempDir()
+	log := filepath.Join(dir, "mllog.txt")
+	if _, err := train.Run(t.Context(), train.Options{Config: demotest.Config(t, demotest.Files(t), "train.pretrain.epochs=2", "train.networks=1", "train.epochs=3"), RunDir: filepath.Join(dir, "run"), Version: "test",
+		Timing: quality.Options{Log: log, Benchmark: "ensemble_test", Target: 1e9, StopAtTarget: true}}); err != nil {
+		t.Fatal(err)
+	}
+	mllogtest.Check(t, log)
+	got, err := quality.Read(log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !got.Reached || got.Epochs != 1 || got.Steps != 12 {
+		t.Errorf("%+v, want the target after 1 epoch of fine-tuning and 12 steps", got)
 	}
 }

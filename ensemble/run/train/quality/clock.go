@@ -195,23 +195,20 @@ func (c *Clock) BeginEpoch() error {
 	return c.logError()
 }
 
-// BeginValidation logs the end of an epoch and the start of its evaluation.
-func (c *Clock) BeginValidation() {
+// EndEpoch logs the end of an epoch whose loss is no result, as those of pre-training.
+func (c *Clock) EndEpoch() {
 	if c != nil {
 		c.inEpoch = false
 		c.Stop("epoch", c.epochMetadata())
-		c.Start("eval", c.epochMetadata())
 	}
 }
 
-// Pretrained logs the end of the evaluation of an epoch of pre-training, whose loss is no result.
-func (c *Clock) Pretrained(step uint64) error {
-	if c == nil {
-		return nil
+// BeginValidation logs the end of an epoch and the start of its evaluation.
+func (c *Clock) BeginValidation() {
+	if c != nil {
+		c.EndEpoch()
+		c.Start("eval", c.epochMetadata())
 	}
-	c.step = step
-	c.Stop("eval", c.epochMetadata())
-	return c.logError()
 }
 
 // Validated logs the validation loss after a step, and the end of the run if it reaches the target.
@@ -219,10 +216,9 @@ func (c *Clock) Validated(loss float64, step uint64) error {
 	if c == nil {
 		return nil
 	}
+	c.step = step
 	c.Point(mllog.EvalAccuracy, loss, c.epochMetadata())
-	if err := c.Pretrained(step); err != nil {
-		return err
-	}
+	c.Stop("eval", c.epochMetadata())
 	if loss <= c.target && !c.ended { // all ranks have the same loss
 		spent, err := c.processorTime()
 		if err != nil {
