@@ -28,6 +28,9 @@ const (
 	FineTuning                 // verified by analyses, from the weights of the pre-training before it
 )
 
+// PretrainingName names the pre-training of a network in messages and, as its stage, in events.
+const PretrainingName = "pre-training on members"
+
 // Name names a network in messages.
 func (j NetworkTraining) Name(number int) string {
 	if j.name == "" {
@@ -58,7 +61,7 @@ func NetworkTrainings(s network.Spec, c config.Training, inits []ensemble.Init, 
 				trainings = append(trainings, NetworkTraining{Config: c})
 				continue
 			}
-			trainings = append(trainings, NetworkTraining{name: "pre-training on members", Config: c.ForPretraining(), Phase: Pretraining},
+			trainings = append(trainings, NetworkTraining{name: PretrainingName, Config: c.ForPretraining(), Phase: Pretraining},
 				NetworkTraining{name: "fine-tuning on analyses", Config: c, Phase: FineTuning})
 		}
 		return trainings, nil, nil
