@@ -19,6 +19,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/run/samples"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/rundir"
+	"github.com/ensemble-weather/ensemble/io/loader"
 )
 
 // preparedTrainer returns a trainer of a configuration before its first step, with bias added to all analyses. It is freed at the
@@ -49,48 +50,6 @@ func preparedTrainer(t *testing.T, c *config.TrainConfig, bias float32) *trainer
 	return tr
 }
 
-// The member that verifies is never an input member and never the control, which is always the first input member; over many
-// epochs all others verify and all are input. The same draw gives the same members.
-func TestDrawVerified(t *testing.T) {
-	for _, c := range []struct {
-		members   []ensemble.Member
-		n         int
-		verifying []int // positions that verify
-	}{
-		{[]ensemble.Member{0, 1, 2, 3}, 3, []int{1, 2, 3}},
-		{[]ensemble.Member{0, 1, 2, 3}, 1, []int{1, 2, 3}},
-		{[]ensemble.Member{1, 2, 3, 4, 5}, 2, []int{0, 1, 2, 3, 4}},
-		{[]ensemble.Member{1, 2}, 1, []int{0, 1}},
-	} {
-		verified, inputs := map[int]bool{}, map[int]bool{}
-		for epoch := range uint64(100) {
-			verifying, used := drawVerified(c.members, c.n, 5, epoch, 7)
-			again, same := drawVerified(slices.Clone(c.members), c.n, 5, epoch, 7)
-			if again != verifying || !slices.Equal(used, same) {
-				t.Errorf("members %v: %d, %v, then %d, %v", c.members, verifying, used, again, same)
-			}
-			if len(used) != c.n || !slices.IsSorted(used) || len(slices.Compact(slices.Clone(used))) != c.n || slices.Contains(used, verifying) {
-				t.Fatalf("members %v: %d verifies the input members %v, want %d others", c.members, verifying, used, c.n)
-			}
-			if c.members[0] == ensemble.Control && used[0] != 0 {
-				t.Fatalf("members %v: input members %v without the control", c.members, used)
-			}
-			verified[verifying] = true
-			for _, i := range used {
-				inputs[i] = true
-			}
-		}
-		for i := range c.members {
-			if verified[i] != slices.Contains(c.verifying, i) {
-				t.Errorf("members %v: member at %d verifies: %v", c.members, i, verified[i])
-			}
-			if !inputs[i] && (c.n > 1 || c.members[0] != ensemble.Control) {
-				t.Errorf("members %v: member at %d is never input", c.members, i)
-			}
-		}
-	}
-}
-
 // In pre-training the target of a sample is the field of the member that verifies it, at the target lead and with the scale of
 // analyses; the spread of the full ensemble is that of all members.
 func TestTargetsAreMembers(t *testing.T) {
@@ -110,7 +69,7 @@ func TestTargetsAreMembers(t *testing.T) {
 		if !runtest.EqualBits(b.FullSpread, own.FullSpread) || runtest.EqualBits(b.Residual, own.Residual) {
 			t.Errorf("sample %d: the spread of the full ensemble differs, or the residual does not", i)
 		}
-		verifying, _ := drawVerified(fc.Members, len(k.UsedMembers), tr.seed(), 1, uint64(i))
+		verifying, _ := loader.DrawVerifying(tr.seed(), 1, uint64(i), len(fc.Members), len(k.UsedMembers), true)
 		stats, err := k.TargetStatistics(fc, used)
 		if err != nil {
 			return err
@@ -142,7 +101,7 @@ func memberLoss(t *testing.T, tr *trainer) float64 {
 	sum, count := 0.0, 0
 	runtest.Must(t, tr.data.Validation.Each(context.Background(), nil, func(i int, fc *ensemble.Forecast, _ []*ensemble.Analysis) error {
 		for draw := range uint64(4) {
-			verifying, used := drawVerified(fc.Members, len(tr.local.UsedMembers), 99, draw, uint64(i))
+			verifying, used := loader.DrawVerifying(99, draw, uint64(i), len(fc.Members), len(tr.local.UsedMembers), true)
 			net := tr.current.eval
 			if err := errors.Join(tr.local.FillInput(&net.Batch, 0, fc, used), tr.local.FillTarget(&net.Batch, 0, fc, used, tr.local.AnalysesOfMember(fc, verifying))); err != nil {
 				return err
