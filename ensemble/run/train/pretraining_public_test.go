@@ -21,7 +21,7 @@ func TestPretrainingOnRanks(t *testing.T) {
 	losses := func(set ...string) []float64 {
 		t.Helper()
 		dir := filepath.Join(dirs, fmt.Sprint(set))
-		all := append([]string{"train.pretrain.epochs=2", "train.networks=1", "train.epochs=1", "train.batch_size=2", "train.ema=0.5"}, set...)
+		all := append([]string{"train.pretrain.epochs=2", "train.networks=1", "train.epochs=1", "train.batch_size=2", "train.ema=0.5", "model.dropout=0"}, set...)
 		if _, err := train.Run(t.Context(), train.Options{Config: demotest.Config(t, f, all...), RunDir: dir, Version: "test"}); err != nil {
 			t.Fatalf("%v: %v", set, err)
 		}
@@ -48,7 +48,8 @@ func TestPretrainingOnRanks(t *testing.T) {
 func TestPretrainingWithOtherOptions(t *testing.T) {
 	f := demotest.Files(t)
 	for _, set := range [][]string{
-		{"train.sizes=mixed", "train.optimizer=kfac", "train.kfac.refresh=2"},
+		{"train.sizes=mixed"},
+		{"train.optimizer=kfac", "train.kfac.refresh=2"},
 		{"model.share.budget=60%"},
 		runtest.MemberInput("data.members.use=2", "data.members.control=exclude", "data.members.full=3"),
 		runtest.MemberOutput("data.members.use=3"),
