@@ -15,13 +15,13 @@ import (
 )
 
 // On meshes, in a pipeline and with a sharded optimiser, pre-training and fine-tuning take the steps of one rank: all ranks draw
-// the same members.
+// the same members. (SGD, as the first steps of Adam in the fine-tuning enlarge rounding where the gradient is nearly zero.)
 func TestPretrainingOnRanks(t *testing.T) {
 	f, dirs := demotest.Files(t), t.TempDir()
 	losses := func(set ...string) []float64 {
 		t.Helper()
 		dir := filepath.Join(dirs, fmt.Sprint(set))
-		all := append([]string{"train.pretrain.epochs=2", "train.networks=1", "train.epochs=1", "train.batch_size=2", "train.ema=0.5", "model.dropout=0"}, set...)
+		all := append([]string{"train.pretrain.epochs=2", "train.networks=1", "train.epochs=1", "train.batch_size=2", "train.ema=0.5", "model.dropout=0", "train.optimizer=sgd", "train.learning_rate=0.05"}, set...)
 		if _, err := train.Run(t.Context(), train.Options{Config: demotest.Config(t, f, all...), RunDir: dir, Version: "test"}); err != nil {
 			t.Fatalf("%v: %v", set, err)
 		}
