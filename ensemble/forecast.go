@@ -144,6 +144,14 @@ func NewAnalysis(valid Valid, variables []string, levels []Level, grid *Grid) *A
 	return a
 }
 
+// AsAnalysis returns the fields of member m at lead t (positions on the axes) as an analysis of their valid time. They are views,
+// not copies.
+func (f *Forecast) AsAnalysis(t, m int) *Analysis {
+	n := len(f.Axes.Variables) * len(f.Axes.Levels) * f.Grid.Size()
+	at := (t*len(f.Members) + m) * n
+	return &Analysis{Valid: f.Init.Valid(f.Axes.Leads[t]), Variables: f.Axes.Variables, Levels: f.Axes.Levels, Grid: f.Grid, Values: f.Values[at : at+n]}
+}
+
 // Field is the field of variable v at level l (positions). It is a view, not a copy.
 func (a *Analysis) Field(v, l int) []float32 {
 	n := a.Grid.Size()

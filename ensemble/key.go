@@ -144,6 +144,9 @@ func (l *Level) UnmarshalText(text []byte) error {
 // NoMember marks fields without member (analyses, deterministic runs, derived products).
 type Member int
 
+// Control is the unperturbed member.
+const Control Member = 0
+
 // NoMember is the member of a field that does not belong to an ensemble.
 const NoMember Member = math.MinInt32
 

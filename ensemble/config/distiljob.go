@@ -91,9 +91,9 @@ func (c *DistilConfig) Training(file string, teachers []string) (*TrainConfig, e
 		runs[i] = strconv.Quote(dir)
 	}
 	set := []string{"teacher.runs=[" + strings.Join(runs, ", ") + "]"}
-	// The student inherits neither pruning nor initial weights from the teacher.
+	// The student inherits neither pruning nor initial weights nor pre-training from the teacher.
 	unset := []string{"model.pretrained", "model.channels_from"}
-	for _, k := range pruneKeys() {
+	for _, k := range slices.Concat(pruneKeys(), pretrainKeys()) {
 		unset = append(unset, k.Path)
 	}
 	for _, k := range DistilSchema.Keys {

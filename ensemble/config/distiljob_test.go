@@ -6,10 +6,10 @@ import (
 )
 
 // TestTrainingOfAStudent: what is given of the student is its own, the rest that of its teacher's training, but for how
-// that was pruned, what it began with and who taught it.
+// that was pruned, what it began with, how it was pre-trained and who taught it.
 func TestTrainingOfAStudent(t *testing.T) {
 	file := write(t, "effective.yaml", minimal+"model: {base: 8, dropout: 0.1, pretrained: /w.safetensors}\nprune: {method: magnitude, target: 0.9, scope: global, keep: [out]}\n"+
-		"train: {epochs: 60, learning_rate: 0.003, networks: 3, seed: 7}\nteacher: {runs: [/runs/older], weight: 0.9}\n")
+		"train: {epochs: 60, learning_rate: 0.003, networks: 3, seed: 7, pretrain: {epochs: 20, learning_rate: 0.01}}\nteacher: {runs: [/runs/older], weight: 0.9}\n")
 	job, err := LoadDistil(Sources{Files: []string{write(t, "distil.yaml", "version: 1\nteachers: [runs/a, runs/b]\nepochs: 10\nnetworks: 1\nmodel: {base: 2, kind: unet2d}\n")}})
 	if err != nil {
 		t.Fatal(err)
@@ -18,7 +18,7 @@ func TestTrainingOfAStudent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if m := tr.Train.Train; m.Epochs != 10 || m.LearningRate != 0.003 || m.Networks != 1 || m.Seed != 7 {
+	if m := tr.Train.Train; m.Epochs != 10 || m.LearningRate != 0.003 || m.Networks != 1 || m.Seed != 7 || m.Pretrain != (Pretrain{}) {
 		t.Errorf("training %+v", m)
 	}
 	if m := tr.Model; m.Base != 2 || m.Kind != "unet2d" || m.Dropout != 0.1 || m.Pretrained != "" {

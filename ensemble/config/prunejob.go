@@ -146,6 +146,11 @@ func (c *PruneConfig) checkAtOnce() (faults []*exit.Error) {
 //
 // Errors: those of LoadTrain; faults in keys of prune name their position in prune.yaml.
 func (c *PruneConfig) Training(file, weights string, starts int) (*TrainConfig, error) {
+	// The weights of the run are fine-tuned already.
+	var unset []string
+	for _, k := range pretrainKeys() {
+		unset = append(unset, k.Path)
+	}
 	var set []string // defaults too: the run may have been pruned with other settings
 	for _, k := range pruneJobKeys() {
 		if !slices.Contains(derivedKeys, k.Path) && c.text(k.Path) != "" {
@@ -156,7 +161,7 @@ func (c *PruneConfig) Training(file, weights string, starts int) (*TrainConfig, 
 		set = append(set, "teacher.runs="+c.text("teacher.runs"), "teacher.weight="+c.text("teacher.weight"))
 	}
 	set = append(set, "prune.from=0%", "prune.to=50%", "prune.every=1", "prune.initial=0")
-	dense, err := LoadTrain(Sources{Files: []string{file}, Set: set})
+	dense, err := LoadTrain(Sources{Files: []string{file}, Set: set, unset: unset})
 	if err != nil {
 		return nil, err
 	}
@@ -180,5 +185,5 @@ func (c *PruneConfig) Training(file, weights string, starts int) (*TrainConfig, 
 	} else {
 		set = append(set, fmt.Sprintf("prune.to=%d epochs", (c.Rounds-1)*c.Epochs), "prune.every="+strconv.Itoa(steps), "prune.initial="+number(first))
 	}
-	return LoadTrain(Sources{Files: []string{file}, Set: set})
+	return LoadTrain(Sources{Files: []string{file}, Set: set, unset: unset})
 }

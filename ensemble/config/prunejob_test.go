@@ -9,9 +9,9 @@ import (
 )
 
 // TestTrainingOfAPruningJob: rounds become a schedule of the training, at whose steps as much is left as the
-// cubic curve from the round before the first has; how the network was pruned before does not matter.
+// cubic curve from the round before the first has; how the network was pruned and pre-trained before does not matter.
 func TestTrainingOfAPruningJob(t *testing.T) {
-	file := write(t, "effective.yaml", minimal+"prune: {method: rigl, target: 0.9, drop_fraction: 0.2}\ntrain: {epochs: 60, batch_size: 4, accumulate: 2, learning_rate: 0.003}\n")
+	file := write(t, "effective.yaml", minimal+"prune: {method: rigl, target: 0.9, drop_fraction: 0.2}\ntrain: {epochs: 60, batch_size: 4, accumulate: 2, learning_rate: 0.003, pretrain: {epochs: 20, learning_rate: 0.01}}\n")
 	for _, c := range []struct {
 		rounds, every int
 		initial, to   float64 // share of the epochs
@@ -34,7 +34,7 @@ func TestTrainingOfAPruningJob(t *testing.T) {
 			p.From.Fraction(epochs) != 0 || math.Abs(p.To.Fraction(epochs)-c.to) > 1e-12 {
 			t.Errorf("%d rounds: %+v, want every %d from %g until %g", c.rounds, p, c.every, c.initial, c.to)
 		}
-		if m := tr.Train.Train; m.Epochs != epochs || m.LearningRate != 0.001 || m.EarlyStop.Patience != 0 || tr.Model.Pretrained != "/w.safetensors" {
+		if m := tr.Train.Train; m.Epochs != epochs || m.LearningRate != 0.001 || m.EarlyStop.Patience != 0 || m.Pretrain != (Pretrain{}) || tr.Model.Pretrained != "/w.safetensors" {
 			t.Errorf("%d rounds: training %+v, start %s", c.rounds, m, tr.Model.Pretrained)
 		}
 	}

@@ -212,6 +212,7 @@ type Training struct {
 	WithoutPasses       []string   `key:"without_passes"`
 	Precision           string     `key:"precision"`
 	Stages              Stages     `key:"stages"`
+	Pretrain            Pretrain   `key:"pretrain"`
 	Sizes               FieldSizes `key:"sizes"`
 	WholeEpochs         float64    `key:"whole_epochs"` // part of the epochs, at the end
 	Distribution
@@ -417,7 +418,7 @@ var TrainSchema = newSchema[Train]("train", slices.Concat([]schema.Key{
 		Help: "Time after which a rank that does not respond is considered lost and the MPI job ends, to be resumed from its last checkpoint. It must exceed the longest step and the reading of data on the slowest node."},
 	{Path: "train.shard_optimizer", Default: "false", Example: "true", MayChangeOnResume: true, OutsideIdentity: true,
 		Help: "Whether the optimiser state is sharded over the ranks of an MPI job: each rank keeps the moments of its shard of the parameters and updates it. Saves memory (for adamw two values a parameter, except those of the shard); results are bit-identical."},
-}, memberLayoutKeys("data.members."), namingKeys("data."), statisticKeys(), biasKeys(), compressionKeys(), exchangeKeys(), pipelineKeys(), fieldSizeKeys(), stageKeys(), memberKeys(), referenceKeys(), spatialInputKeys(), climateKeys(), calibrateKeys(), headKeys(), pruneKeys(), kfacKeys(), leadKeys(), recurrentKeys(), axialKeys(), shareKeys(), teacherKeys()))
+}, memberLayoutKeys("data.members."), namingKeys("data."), statisticKeys(), biasKeys(), compressionKeys(), exchangeKeys(), pipelineKeys(), fieldSizeKeys(), stageKeys(), pretrainKeys(), memberKeys(), referenceKeys(), spatialInputKeys(), climateKeys(), calibrateKeys(), headKeys(), pruneKeys(), kfacKeys(), leadKeys(), recurrentKeys(), axialKeys(), shareKeys(), teacherKeys()))
 
 // exampleLevels is an example of the levels of a target, from its other keys.
 func exampleLevels(target map[string]any) string {
@@ -571,6 +572,7 @@ func (c *TrainConfig) check() []*exit.Error {
 	faults = append(faults, c.checkTeacher()...)
 	faults = append(faults, c.checkKFAC()...)
 	faults = append(faults, c.checkSizes()...)
+	faults = append(faults, c.checkPretrain()...)
 	return append(faults, c.checkOptimizer()...)
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/record"
 	"github.com/ensemble-weather/ensemble/ensemble/run/reports"
 	"github.com/ensemble-weather/ensemble/ensemble/run/scoring"
+	"github.com/ensemble-weather/ensemble/ensemble/run/setup"
 	"github.com/ensemble-weather/ensemble/ensemble/run/trained"
 	"github.com/ensemble-weather/ensemble/internal/answer"
 	"github.com/ensemble-weather/ensemble/internal/exit"
@@ -63,7 +64,7 @@ type CollectedRun struct {
 	Seconds    score.Number    `json:"seconds"`
 	ToQuality  score.Number    `json:"seconds_to_quality"`
 	Machine    *record.Machine `json:"-"`
-	Loss       map[int]float64 `json:"-"` // validation loss by epoch, of the first network
+	Loss       map[int]float64 `json:"-"` // validation loss by epoch, of the first network, without its pre-training
 	Scores     *score.Result   `json:"-"`
 	number     int             // number in the tables, from 1
 }
@@ -209,9 +210,17 @@ func collectRun(dir string) (*CollectedRun, error) {
 		return nil, err
 	}
 	r.Loss = map[int]float64{}
+	first := -1.0 // number of the first network; before it, if any, is its pre-training
 	for _, e := range events {
 		v, ok := e.Number("validation_loss")
-		if network, _ := e.Number("network"); ok && e.Kind == "epoch" && network == 0 {
+		if stage, _ := e.Text("stage"); !ok || e.Kind != "epoch" || stage == setup.PretrainingName {
+			continue
+		}
+		network, _ := e.Number("network")
+		if first < 0 {
+			first = network
+		}
+		if network == first {
 			r.Loss[e.Epoch] = v
 		}
 	}

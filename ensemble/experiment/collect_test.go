@@ -3,6 +3,7 @@ package experiment
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,9 +15,11 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/record"
 	"github.com/ensemble-weather/ensemble/ensemble/run/reports"
 	"github.com/ensemble-weather/ensemble/ensemble/run/scoring"
+	"github.com/ensemble-weather/ensemble/ensemble/run/setup"
 	"github.com/ensemble-weather/ensemble/ensemble/run/trained"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/jsonfile"
+	"github.com/ensemble-weather/ensemble/internal/rundir"
 	"github.com/ensemble-weather/ensemble/internal/testdata"
 	"github.com/ensemble-weather/ensemble/postproc/score"
 )
@@ -119,5 +122,25 @@ members members-02 members-02 -1 crps_gauss t 850hPa 48.0 0.6 None K
 `
 	if err != nil || string(got) != want {
 		t.Errorf("pyarrow: %v\n%s\nwant\n%s", err, got, want)
+	}
+}
+
+// The losses of a run are those of its first network, not of the pre-training before it.
+func TestLossesWithoutPretraining(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "run")
+	scoredRun(t, dir, 0.5)
+	text := ""
+	for network, of := range []string{setup.PretrainingName, "fine-tuning", setup.PretrainingName, "fine-tuning"} {
+		text += fmt.Sprintf(`{"t": "2026-01-01T00:00:00Z", "kind": "epoch", "step": %d, "epoch": 1, "network": %d, "stage": %q, "validation_loss": 0.%d}`+"\n", network+1, network, of, 9-network)
+	}
+	if err := os.WriteFile(filepath.Join(dir, rundir.EventsFile), []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	r, err := collectRun(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(r.Loss) != 1 || r.Loss[1] != 0.8 {
+		t.Errorf("losses %v, want 0.8 of the first fine-tuning", r.Loss)
 	}
 }

@@ -92,7 +92,7 @@ var exceptions = map[string]map[string]exception{
 		"ensemble.Kind":                         {16, "the properties of a field that its keys do not have: a field is a property"},
 		"ensemble/config.Data":                  {27, reasonKey},
 		"ensemble/config.Model":                 {29, reasonKey},
-		"ensemble/config.Training":              {32, reasonKey},
+		"ensemble/config.Training":              {33, reasonKey},
 		"ensemble/demo.model":                   {17, reasonState},
 		"ensemble/demo.physics":                 {24, "the constants of a model of the atmosphere"},
 		"ensemble/experiment.CollectedScore":    {21, reasonColumn},

@@ -73,5 +73,25 @@ func DrawMembers(seed, epoch, index uint64, n, k int, keepFirst bool) []int {
 	return out
 }
 
+// purposeVerifying separates the random numbers of the verifying member from those of input members.
+const purposeVerifying = 0x766572696679
+
+// DrawVerifying draws the position of the member that verifies one sample of one epoch, and as DrawMembers the positions of k input
+// members from the other n − 1. keepFirst includes position 0, the control, in every draw of input members; it never verifies.
+func DrawVerifying(seed, epoch, index uint64, n, k int, keepFirst bool) (verifying int, used []int) {
+	first := 0
+	if keepFirst {
+		first = 1
+	}
+	verifying = first + DrawMembers(seed^purposeVerifying, epoch, index, n-first, 1, false)[0]
+	used = DrawMembers(seed, epoch, index, n-1, k, keepFirst)
+	for i, at := range used { // positions without that of the verifying member
+		if at >= verifying {
+			used[i]++
+		}
+	}
+	return verifying, used
+}
+
 // firstDraw returns the first number of a generator with state x.
 func firstDraw(x uint64) uint64 { return (&generator{x}).next() }

@@ -53,3 +53,44 @@ func TestMembers(t *testing.T) {
 		}
 	}
 }
+
+// The member that verifies is never an input member and never the control, which is always input; over many epochs all others
+// verify, and all are input. The same draw gives the same members.
+func TestVerifyingMembers(t *testing.T) {
+	for _, c := range []struct {
+		n, k    int
+		control bool
+	}{{4, 3, true}, {4, 1, true}, {5, 2, false}, {2, 1, false}} {
+		verified, inputs := make([]int, c.n), make([]int, c.n)
+		const epochs = 2000
+		for epoch := range uint64(epochs) {
+			verifying, used := DrawVerifying(5, epoch, 7, c.n, c.k, c.control)
+			if again, same := DrawVerifying(5, epoch, 7, c.n, c.k, c.control); again != verifying || !slices.Equal(used, same) {
+				t.Fatalf("%+v: %d, %v, then %d, %v", c, verifying, used, again, same)
+			}
+			if len(slices.Compact(slices.Sorted(slices.Values(used)))) != c.k || slices.Contains(used, verifying) || used[0] < 0 || used[c.k-1] >= c.n {
+				t.Fatalf("%+v: %d verifies %v", c, verifying, used)
+			}
+			verified[verifying]++
+			for _, i := range used {
+				inputs[i]++
+			}
+		}
+		for i := range c.n {
+			of, others, drawn := c.n, c.n, c.k // equally often
+			if c.control {
+				of, others, drawn = c.n-1, c.n-1, c.k-1
+			}
+			wantVerified, wantInput := epochs/of, epochs*drawn/others
+			if c.control && i == 0 {
+				wantVerified, wantInput = 0, epochs
+			}
+			if d := verified[i] - wantVerified; max(d, -d) > epochs/20 {
+				t.Errorf("%+v: member at %d verifies %d times, want about %d", c, i, verified[i], wantVerified)
+			}
+			if d := inputs[i] - wantInput; max(d, -d) > epochs/20 {
+				t.Errorf("%+v: member at %d is input %d times, want about %d", c, i, inputs[i], wantInput)
+			}
+		}
+	}
+}

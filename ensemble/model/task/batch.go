@@ -148,6 +148,15 @@ func (k *Task) FillTarget(b *Batch, i int, fc *ensemble.Forecast, used []int, an
 	})
 }
 
+// AnalysesOfMember returns the fields of a member of a forecast, given by position, at the target leads in the form of analyses,
+// for FillTarget. They are views, not copies.
+func (k *Task) AnalysesOfMember(fc *ensemble.Forecast, member int) (out []*ensemble.Analysis) {
+	for _, lead := range k.TargetLeads() {
+		out = append(out, fc.AsAnalysis(slices.Index(fc.Axes.Leads, lead), member))
+	}
+	return out
+}
+
 // NewBatch allocates a batch of n samples, without the arrays that only some networks need.
 func NewBatch(k *Task, g *ensemble.Grid, n int) Batch {
 	p, d := g.Size(), len(k.Features.Axes.Levels)

@@ -10,7 +10,9 @@ import (
 
 // PerturbedAndControl returns the members of an input under a policy for the control.
 func PerturbedAndControl(have []ensemble.Member, control string) []ensemble.Member {
-	return slices.DeleteFunc(slices.Clone(have), func(m ensemble.Member) bool { return m == ensemble.NoMember || control == "exclude" && m == 0 })
+	return slices.DeleteFunc(slices.Clone(have), func(m ensemble.Member) bool {
+		return m == ensemble.NoMember || control == "exclude" && m == ensemble.Control
+	})
 }
 
 // Abbreviate lists a few values, or the first and last of many with their number.

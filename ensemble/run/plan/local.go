@@ -80,7 +80,7 @@ func (c *planning) measureLocal(ctx context.Context, g *graph.Graph) (*LocalTrai
 		if err != nil {
 			return nil, err
 		}
-		l.SampleMemory, l.Samples, l.Networks = bytes, len(split.Train), len(trainings)
+		l.SampleMemory, l.Samples = bytes, len(split.Train)
 		targets := 0
 		for _, t := range config.Data.Targets {
 			targets += len(t.Levels) * len(config.Data.TargetLeads)
@@ -92,6 +92,9 @@ func (c *planning) measureLocal(ctx context.Context, g *graph.Graph) (*LocalTrai
 				count = len(t.Samples)
 			}
 			batches := (count + base.BatchSize - 1) / base.BatchSize
+			if t.Phase != setup.Pretraining {
+				l.Networks++
+			}
 			l.Steps += t.Config.Epochs * ((batches + base.Accumulate - 1) / base.Accumulate)
 			l.TrainS += float64(t.Config.Epochs*batches) * l.StepS
 			l.ValidationS += float64(t.Config.Epochs*len(split.Validation)) * l.StepS / float64(base.BatchSize) * forwardShare

@@ -81,13 +81,13 @@ func (d *Data) Close() error {
 // Errors: exit 64 for a split that leaks or is empty, and for a mesh that does not fit; 65 and 66 for files;
 // 71.
 func ReadData(ctx context.Context, c *config.TrainConfig, forecastFiles, analysisFiles []string, ranks *team.Team) (*Data, error) {
-	return ReadCheckedData(ctx, c, forecastFiles, analysisFiles, ranks, func(ensemble.Split) error { return nil })
+	return ReadCheckedData(ctx, c, forecastFiles, analysisFiles, ranks, func(*Data) error { return nil })
 }
 
-// ReadCheckedData is [ReadData] with a check whether the split suffices, before any field is read.
+// ReadCheckedData is [ReadData] with a check whether split and members suffice, before any field is read.
 //
 // Errors: as ReadData; those of suffices.
-func ReadCheckedData(ctx context.Context, c *config.TrainConfig, forecastFiles, analysisFiles []string, ranks *team.Team, suffices func(ensemble.Split) error) (*Data, error) {
+func ReadCheckedData(ctx context.Context, c *config.TrainConfig, forecastFiles, analysisFiles []string, ranks *team.Team, suffices func(*Data) error) (*Data, error) {
 	if c.Data.Store != "" {
 		return openStore(ctx, c, ranks, suffices)
 	}
@@ -137,7 +137,7 @@ func ReadCheckedData(ctx context.Context, c *config.TrainConfig, forecastFiles, 
 	if err != nil {
 		return nil, err
 	}
-	if err := suffices(d.Split); err != nil {
+	if err := suffices(d); err != nil {
 		return nil, err
 	}
 	forecasts, found, err := selected.Read(ctx, selected.Inits, ranks)

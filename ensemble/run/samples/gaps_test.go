@@ -112,29 +112,29 @@ func TestSplitIsCheckedBeforeReading(t *testing.T) {
 		copies = append(copies, filepath.Join(t.TempDir(), filepath.Base(path)))
 		runtest.Must(t, os.WriteFile(copies[len(copies)-1], content, 0o644))
 	}
-	read := func(suffices func(ensemble.Split) error) error {
+	read := func(suffices func(*samples.Data) error) error {
 		d, err := samples.ReadCheckedData(context.Background(), c, copies, f.Analyses, nil, suffices)
 		if err == nil {
 			err = d.Close()
 		}
 		return err
 	}
-	enough := func(split ensemble.Split) error {
-		if len(split.Train) == 0 {
+	enough := func(d *samples.Data) error {
+		if len(d.Split.Train) == 0 {
 			t.Error("no split")
 		}
 		return nil
 	}
 	runtest.Must(t, read(enough))
 	few := errors.New("few")
-	if err := read(func(ensemble.Split) error { return few }); !errors.Is(err, few) {
+	if err := read(func(*samples.Data) error { return few }); !errors.Is(err, few) {
 		t.Errorf("%v, want the error of the check", err)
 	}
-	err := read(func(split ensemble.Split) error {
+	err := read(func(d *samples.Data) error {
 		for _, path := range copies {
 			runtest.Must(t, os.Remove(path))
 		}
-		return enough(split)
+		return enough(d)
 	})
 	if exit.CodeOf(err) == exit.OK {
 		t.Error("fields were read before the check")

@@ -253,7 +253,7 @@ func planAnalyses(ctx context.Context, c *config.TrainConfig, in *fio.Input, p *
 
 // openStore is ReadData from the store of a configuration. Samples are read when they are needed, and their
 // values are checked in the first pass.
-func openStore(ctx context.Context, c *config.TrainConfig, ranks *team.Team, suffices func(ensemble.Split) error) (*Data, error) {
+func openStore(ctx context.Context, c *config.TrainConfig, ranks *team.Team, suffices func(*Data) error) (*Data, error) {
 	metadata, err := readStoreMetadata(string(c.Data.Store), ranks)
 	if err != nil {
 		return nil, err
@@ -330,7 +330,7 @@ func storedStatistics(c *config.TrainConfig, s *store.Store) ([]ensemble.Variabl
 }
 
 // fromStore selects the samples of a store.
-func (d *Data) fromStore(ctx context.Context, c *config.TrainConfig, suffices func(ensemble.Split) error) error {
+func (d *Data) fromStore(ctx context.Context, c *config.TrainConfig, suffices func(*Data) error) error {
 	if c.Data.Grid.IsNamed() {
 		if g, err := ensemble.NamedGrid(c.Data.Grid.To); err != nil || !g.SameAs(d.Grid, input.GridTolerance) {
 			return &exit.Error{Code: exit.Usage, What: "the grid of the sample store differs from data.grid.to", At: d.Store.Dir(), Why: d.Grid.String() + ", not " + c.Data.Grid.To,
@@ -353,7 +353,7 @@ func (d *Data) fromStore(ctx context.Context, c *config.TrainConfig, suffices fu
 		return err
 	}
 	d.Warnings = append(d.Warnings, leaks...)
-	if err := suffices(d.Split); err != nil {
+	if err := suffices(d); err != nil {
 		return err
 	}
 	own := d.Ranks.Shard()

@@ -189,3 +189,21 @@ func TestSpreadStageHasItsLoss(t *testing.T) {
 		}
 	}
 }
+
+// With pre-training each network has two trainings, whose epochs count: steps that `ensemble plan` and the training predict are
+// sums over all.
+func TestPhasesOfTrainings(t *testing.T) {
+	c := demotest.Config(t, &demo.Files{GRIB2: []string{"/nowhere/fc.grib2"}}, "train.networks=2", "train.epochs=4", "train.pretrain.epochs=3", "train.pretrain.learning_rate=0.01")
+	trainings, foldOf, err := NetworkTrainings(SpecOf(c), c.Train.Train, nil, LastTarget(c))
+	if err != nil || foldOf != nil {
+		t.Fatal(foldOf, err)
+	}
+	var got []string
+	for i, n := range trainings {
+		got = append(got, fmt.Sprint(n.Name(i), " ", n.Phase, " ", n.Config.Epochs, " ", n.Config.LearningRate))
+	}
+	want := []string{"network 1 (pre-training on members) 1 3 0.01", "network 2 (fine-tuning on analyses) 2 4 0.003", "network 3 (pre-training on members) 1 3 0.01", "network 4 (fine-tuning on analyses) 2 4 0.003"}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("trainings %q, want %q", got, want)
+	}
+}

@@ -151,7 +151,7 @@ func (t *trainer) resume(o Options, sources []rundir.Source) (uint64, error) {
 func (t *trainer) describeChange(x config.Change, step uint64) string {
 	w := fmt.Sprintf("%s was %s and is %s from step %d on; the result can differ from that of an uninterrupted run", x.Key, x.Before, x.Now, step+1)
 	epochs, err := strconv.Atoi(x.Before)
-	if x.Key != "train.epochs" || err != nil || t.current == nil {
+	if x.Key != "train.epochs" || err != nil || t.current == nil || t.isPretraining() { // which has epochs of its own
 		return w
 	}
 	before, at := t.current.cfg, uint64(t.networkSteps())

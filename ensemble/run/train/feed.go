@@ -7,6 +7,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/model/network"
 	"github.com/ensemble-weather/ensemble/ensemble/model/task"
 	"github.com/ensemble-weather/ensemble/ensemble/run/samples"
+	"github.com/ensemble-weather/ensemble/ensemble/run/setup"
 	"github.com/ensemble-weather/ensemble/io/loader"
 )
 
@@ -46,7 +47,7 @@ func (t *trainer) startFeed(ctx context.Context) *feed {
 	}
 	n, rows := t.epochBatches(), t.current.rows
 	reads = reads[t.pos.Batch*rows.Len():]
-	f := &feeder{job: &t.job, from: &t.inputs, seed: schedule.Seed, stream: t.data.Train.Stream(ctx, reads), remaining: reads,
+	f := &feeder{job: &t.job, phase: t.training().Phase, from: &t.inputs, seed: schedule.Seed, stream: t.data.Train.Stream(ctx, reads), remaining: reads,
 		batches: n, samples: t.sampleCount(t.training()), lo: rows.Lo, size: rows.Len(), batch: t.pos.Epoch*n + t.pos.Batch, endBatch: t.current.cfg.Epochs * n}
 	for i := range f.buffers {
 		f.buffers[i] = t.newBatch(rows.Len())
@@ -74,6 +75,7 @@ func (t *trainer) newBatch(size int) task.Batch {
 // feeder fills the batches of a network, of each batch the samples of this rank.
 type feeder struct {
 	job             *job
+	phase           setup.Phase
 	from            *auxiliaryInputs
 	seed            uint64
 	stream          samples.ExampleStream // samples in reading order
@@ -138,7 +140,7 @@ func (f *feeder) sample(ctx context.Context, b *task.Batch, s slot, epoch uint64
 		return err
 	}
 	s.fc = fc
-	if s.used, err = f.job.members(fc, b.MemberCount, f.seed, epoch, uint64(s.sample)); err != nil {
+	if s.used, analyses, err = f.verified(fc, analyses, b.MemberCount, epoch, uint64(s.sample)); err != nil {
 		return err
 	}
 	local := f.job.local
@@ -161,10 +163,15 @@ func (j *job) members(fc *ensemble.Forecast, count int, seed, epoch, sample uint
 	if j.sampling == randomMembers {
 		used = loader.DrawMembers(seed, epoch, sample, len(fc.Members), len(used), used[0] == 0)
 	}
+	return j.fewerMembers(used, count, seed, epoch, sample), nil
+}
+
+// fewerMembers drops some of the drawn members of a training sample in an epoch: all but count, or a random number if count is 0.
+func (j *job) fewerMembers(used []int, count int, seed, epoch, sample uint64) []int {
 	if count > 0 {
-		return drawMembers(used, count, seed, epoch, sample), nil
+		return drawMembers(used, count, seed, epoch, sample)
 	}
-	return drawFewerMembers(used, j.local.MinMembers, seed, epoch, sample), nil
+	return drawFewerMembers(used, j.local.MinMembers, seed, epoch, sample)
 }
 
 // randomMembers selects members anew in every epoch.

@@ -232,7 +232,7 @@ func (t *trainer) closeEpoch(ctx context.Context) error {
 			return err
 		}
 		values = append(values, rundir.Value{Name: "validation_loss", Value: loss.mean}, rundir.Value{Name: "validation_median", Value: loss.median})
-		if text := loss.dominant(len(t.data.Validation.Inits)); text != "" && !t.warnedOfDate {
+		if text := loss.dominant(len(t.data.Validation.Inits)); text != "" && !t.warnedOfDate && !t.isPretraining() {
 			t.warnedOfDate, t.data.Warnings = true, append(t.data.Warnings, text)
 		}
 	}
@@ -245,11 +245,15 @@ func (t *trainer) closeEpoch(ctx context.Context) error {
 	return nil
 }
 
-// validateEpoch returns the validation loss, keeps the weights if it is the lowest, and updates the plateau
-// schedule.
+// validateEpoch returns the validation loss, which is on analyses. Except in pre-training it keeps the weights if it is the
+// lowest, and updates the plateau schedule.
 //
 // Errors: quality.ErrReached at the target loss if the training only measures time.
 func (t *trainer) validateEpoch(ctx context.Context) (validationLosses, error) {
+	if t.isPretraining() { // its weights are no result, whatever their loss on analyses
+		t.observers.clock.EndEpoch()
+		return t.validate(ctx)
+	}
 	t.observers.clock.BeginValidation()
 	all, err := t.validate(ctx)
 	loss := all.mean

@@ -57,7 +57,7 @@ type compiledNetwork struct {
 	corrections   *corrections             // means around which the sigma stage learns; nil in other stages
 }
 
-// begin compiles the current network with initial parameters: random, pretrained, or of the preceding stage.
+// begin compiles the current network with initial parameters: random, pretrained, or of the preceding training.
 func (t *trainer) begin() error {
 	t.current = &currentNetwork{cfg: t.training().Config}
 	if t.pos.Kept == nil {
@@ -71,7 +71,7 @@ func (t *trainer) begin() error {
 			return err
 		}
 	}
-	if t.training().Stage == network.SigmaStage { // continues from the weights of the preceding stage
+	if n := t.training(); n.Stage == network.SigmaStage || n.Phase == setup.FineTuning { // continues from the weights of the preceding training
 		if err := model.Fill(t.current.store, t.finished[t.pos.Network-1]); err != nil {
 			return err
 		}

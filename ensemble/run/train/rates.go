@@ -100,6 +100,8 @@ func (j *job) networkSchedule(n setup.NetworkTraining) NetworkSchedule {
 		s.Notes = append(s.Notes, "plateau: the largest possible rates are shown; when they fall depends on the validation loss")
 	}
 	switch patience := c.EarlyStop.Patience; {
+	case n.Phase == setup.Pretraining:
+		s.Notes = append(s.Notes, "members verify the pre-training: all its epochs are trained, and the fine-tuning begins with its last weights")
 	case len(j.data.Validation.Inits) == 0:
 		s.Notes = append(s.Notes, "without validation initialisations all epochs are trained, and the last weights are kept")
 	case patience == 0:
@@ -119,10 +121,14 @@ func (j *job) checkSchedules() (warnings []string, err error) {
 		c, count := n.Config, j.sampleCount(n)
 		perEpoch := j.stepCount(j.batchCount(n))
 		steps := c.Epochs * perEpoch
+		epochs := "train.epochs"
+		if n.Phase == setup.Pretraining {
+			epochs = "train.pretrain.epochs"
+		}
 		if c.Warmup >= steps {
 			return nil, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("the warm-up of %d steps does not end before the training", c.Warmup), At: "train.warmup",
 				Why: fmt.Sprintf("%s takes %s (epochs: %d, steps in each: %d), so that train.learning_rate would never be kept", n.Name(i), humanise.Count(steps, "step"), c.Epochs, perEpoch),
-				Fix: fmt.Sprintf("set train.warmup to %d or less, or train.epochs to %d or more", max(0, steps-1), c.Warmup/perEpoch+1)}
+				Fix: fmt.Sprintf("set train.warmup to %d or less, or %s to %d or more", max(0, steps-1), epochs, c.Warmup/perEpoch+1)}
 		}
 		if c.Schedule == "plateau" && len(j.data.Validation.Inits) == 0 {
 			return nil, &exit.Error{Code: exit.Usage, What: "train.schedule: plateau without validation initialisations", At: "train.schedule",

@@ -45,6 +45,8 @@ func TestScheduleMessages(t *testing.T) {
 		{validation: 1, warning: "the validation loss is that of one initialisation"},
 		{set: "train.early_stop.patience=0", note: "patience is 0: all epochs are trained"},
 		{set: "train.early_stop.patience=3", note: "training ends earlier after 3 epochs without better validation loss"},
+		{set: "train.pretrain.epochs=2 train.warmup=8", refused: "set train.warmup to 7 or less, or train.pretrain.epochs to 3 or more"},
+		{set: "train.pretrain.epochs=2 train.early_stop.patience=3", note: "members verify the pre-training: all its epochs are trained"},
 		{validation: -1, note: "without validation initialisations all epochs are trained"},
 		{set: "model.method=three_stage train.loss.spread=0 model.bias.folds=2 train.stages.sigma.epochs=1 train.warmup=5", refused: "(sigma) takes 4 steps (epochs: 1, steps in each: 4)"},
 	} {

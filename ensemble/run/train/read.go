@@ -3,7 +3,6 @@ package train
 import (
 	"context"
 
-	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/run/samples"
 	"github.com/ensemble-weather/ensemble/internal/progress"
@@ -15,11 +14,16 @@ import (
 func readData(ctx context.Context, c *config.TrainConfig, run *trainingRun) (*samples.Data, error) {
 	task := progress.Start(ctx, "read samples", 0)
 	defer task.Done()
-	d, err := samples.ReadCheckedData(ctx, c, run.files.forecasts, run.files.analyses, run.ranks, func(split ensemble.Split) error {
-		if _, _, err := scheduled(c, split); err != nil {
+	d, err := samples.ReadCheckedData(ctx, c, run.files.forecasts, run.files.analyses, run.ranks, func(d *samples.Data) error {
+		if _, _, err := scheduled(c, d.Split); err != nil {
 			return err
 		}
-		return checkCalibration(split, c)
+		if c.Train.Train.Pretrain.IsEnabled() {
+			if err := config.CheckPretrainMembers(len(d.Used), len(d.All)); err != nil {
+				return err
+			}
+		}
+		return checkCalibration(d.Split, c)
 	})
 	if err = run.ranks.AgreeOnError(err); err == nil {
 		err = d.ConnectPeers(c)

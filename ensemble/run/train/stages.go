@@ -11,10 +11,13 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/run/setup"
 )
 
-// setNetworks stores the trained weights in a model, by stage.
+// setNetworks stores the trained weights in a model, by stage, without those of pre-trainings.
 func setNetworks(m *model.Model, trainings []setup.NetworkTraining, finished []model.Weights) {
 	m.Networks, m.Spreads = nil, nil
 	for i, w := range finished {
+		if trainings[i].Phase == setup.Pretraining {
+			continue
+		}
 		switch trainings[i].Stage {
 		case network.BiasStage:
 			m.Bias = w // the last bias network is that of all years

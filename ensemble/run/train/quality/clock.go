@@ -195,11 +195,18 @@ func (c *Clock) BeginEpoch() error {
 	return c.logError()
 }
 
-// BeginValidation logs the end of an epoch and the start of its evaluation.
-func (c *Clock) BeginValidation() {
+// EndEpoch logs the end of an epoch whose loss is no result, as those of pre-training.
+func (c *Clock) EndEpoch() {
 	if c != nil {
 		c.inEpoch = false
 		c.Stop("epoch", c.epochMetadata())
+	}
+}
+
+// BeginValidation logs the end of an epoch and the start of its evaluation.
+func (c *Clock) BeginValidation() {
+	if c != nil {
+		c.EndEpoch()
 		c.Start("eval", c.epochMetadata())
 	}
 }

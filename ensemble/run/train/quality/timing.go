@@ -18,7 +18,7 @@ type Timing struct {
 	Seconds   float64 // from run_start to run_stop
 	Staging   float64 // seconds until all input was read
 	Processor float64 // processor seconds of all cores; NaN if unknown
-	Epochs    int     // validated, over all networks
+	Epochs    int     // validated, over all networks, without those of pre-trainings
 	Steps     uint64
 	Loss      float64 // last validation loss
 }
