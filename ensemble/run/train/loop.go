@@ -31,7 +31,7 @@ const evalStep = 0
 // Errors: the error of Options.Stop, after a checkpoint; exit 1 if the loss is not finite.
 func (t *trainer) loop(ctx context.Context) error {
 	defer t.end()
-	defer func() { t.observers.gpu.close() }()
+	defer func() { t.observers.gpu.Close() }()
 	t.saves.begin(t.pos.Step)
 	var layers []prune.Layer // the same for all networks
 	for t.pos.Network < len(t.trainings) {

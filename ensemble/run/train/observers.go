@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/ensemble-weather/ensemble/engine/backend/cuda"
 	"github.com/ensemble-weather/ensemble/ensemble/model/network"
 	"github.com/ensemble-weather/ensemble/ensemble/run/samples"
+	"github.com/ensemble-weather/ensemble/ensemble/run/train/gpumonitor"
 	"github.com/ensemble-weather/ensemble/ensemble/run/train/quality"
 	"github.com/ensemble-weather/ensemble/internal/rundir"
 )
@@ -21,10 +21,10 @@ type observers struct {
 	beforeStep func(step uint64)
 	// environment is the record of the machine from the start of the run; nil in a resumed run.
 	environment *rundir.Environment
-	gpu         *gpuMonitor        // GPU readings; nil before the first network and on ranks other than 0
-	costs       communicationCosts // costs of the current network, at the last epoch event
-	input       samples.InputCosts // input costs of all steps
-	reported    samples.InputCosts // input costs in earlier epoch events
+	gpu         *gpumonitor.Monitor // GPU readings; nil before the first network and on ranks other than 0
+	costs       communicationCosts  // costs of the current network, at the last epoch event
+	input       samples.InputCosts  // input costs of all steps
+	reported    samples.InputCosts  // input costs in earlier epoch events
 }
 
 // stepResult is the outcome of an optimiser step.
@@ -50,10 +50,10 @@ func (o *observers) Step(at position, s stepResult, done int) error {
 			return err
 		}
 	}
-	if note := fmt.Sprintf("loss %.4f", s.loss) + o.gpu.progressNote(); o.report != nil {
+	if note := fmt.Sprintf("loss %.4f", s.loss) + o.gpu.ProgressNote(); o.report != nil {
 		o.report(done, note)
 	}
-	return o.gpu.writeEvent(events, at.Step, epoch)
+	return o.gpu.WriteEvent(events, at.Step, epoch)
 }
 
 // Epoch reports an epoch with its values and the costs of all ranks. at is the position after it. All ranks call it.
@@ -93,7 +93,7 @@ func (o *observers) device(j *job, net *network.Network, at position) error {
 	if o.gpu != nil || !j.ranks.IsRoot() {
 		return nil
 	}
-	o.gpu = &gpuMonitor{}
+	o.gpu = &gpumonitor.Monitor{}
 	about, ok := net.Plan.Device()
 	if !ok {
 		return nil
@@ -107,10 +107,7 @@ func (o *observers) device(j *job, net *network.Network, at position) error {
 	}
 	d := rundir.Device{Name: about.Name, ID: about.ID}
 	if about.ID != "" {
-		if w, err := cuda.Watch(about.ID); err == nil {
-			o.gpu.watcher = w
-			d.Driver, d.CUDA = w.Driver()
-		}
+		d.Driver, d.CUDA = o.gpu.Watch(about.ID)
 	}
 	if o.environment != nil {
 		o.environment.Device, o.environment.Libraries = &d, about.Versions

@@ -1,4 +1,5 @@
-package train
+// Package gpumonitor reads the sensors of the GPU that a training uses: for its progress line and as events of the run.
+package gpumonitor
 
 import (
 	"fmt"
@@ -9,28 +10,39 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/rundir"
 )
 
-// gpuMonitor reads the sensors of the GPU in use, at most once every gpuReadInterval. A nil gpuMonitor, and one
-// without a driver library, read nothing; `ensemble doctor` reports why.
-type gpuMonitor struct {
+// Monitor reads the sensors of a GPU, at most once every interval. A nil Monitor, and one without a driver library,
+// read nothing; `ensemble doctor` reports why.
+type Monitor struct {
 	watcher    *cuda.Watcher // nil if the driver cannot be read
 	last       time.Time     // time of the last reading
 	readings   cuda.Readings
 	unreported bool // read, but not yet written as an event
 }
 
-// gpuReadInterval is the least time between readings; one takes some hundred microseconds.
-const gpuReadInterval = 10 * time.Second
+// interval is the least time between readings; one takes some hundred microseconds.
+const interval = 10 * time.Second
 
-// progressNote reads the GPU if the last reading is old enough, and returns the text for the progress line; ""
+// Watch starts to read the GPU with an identifier, of which it returns the versions of the driver and of CUDA; "" if the driver cannot be
+// read.
+func (g *Monitor) Watch(id string) (driver, runtime string) {
+	w, err := cuda.Watch(id)
+	if err != nil {
+		return "", ""
+	}
+	g.watcher = w
+	return w.Driver()
+}
+
+// ProgressNote reads the GPU if the last reading is old enough, and returns the text for the progress line; ""
 // without a reading.
-func (g *gpuMonitor) progressNote() string {
+func (g *Monitor) ProgressNote() string {
 	if g == nil || g.watcher == nil {
 		return ""
 	}
-	if at := time.Now(); at.Sub(g.last) >= gpuReadInterval {
+	if at := time.Now(); at.Sub(g.last) >= interval {
 		r, err := g.watcher.Read()
 		if err != nil { // if the GPU is lost, the training fails on its own
-			g.close()
+			g.Close()
 			return ""
 		}
 		g.last, g.readings, g.unreported = at, r, true
@@ -42,8 +54,8 @@ func (g *gpuMonitor) progressNote() string {
 	return s
 }
 
-// writeEvent writes an event for a new reading.
-func (g *gpuMonitor) writeEvent(e *rundir.Events, step uint64, epoch int) error {
+// WriteEvent writes an event for a new reading.
+func (g *Monitor) WriteEvent(e *rundir.Events, step uint64, epoch int) error {
 	if g == nil || !g.unreported {
 		return nil
 	}
@@ -55,8 +67,8 @@ func (g *gpuMonitor) writeEvent(e *rundir.Events, step uint64, epoch int) error 
 		rundir.Value{Name: "throttled", Value: r.Throttled})
 }
 
-// close ends the readings. It may be called repeatedly.
-func (g *gpuMonitor) close() {
+// Close ends the readings. It may be called repeatedly.
+func (g *Monitor) Close() {
 	if g != nil && g.watcher != nil {
 		_ = g.watcher.Close() // all readings were reported
 		g.watcher = nil
