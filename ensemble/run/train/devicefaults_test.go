@@ -145,7 +145,7 @@ func (s sharedGPU) Alloc(n int64) (device.Pointer, error) {
 	return p, err
 }
 
-// TestFault34Taken: if another process takes memory of the GPU between the plan of a training and its allocation, the plan is made again for what
+// TestFault34Taken: if another process takes memory of the GPU between the plan of a training and its allocation, the plan is repeated for what
 // is left, with a warning in the log, and the weights are those of an undisturbed training.
 func TestFault34Taken(t *testing.T) {
 	f := demotest.Files(t)
