@@ -211,7 +211,7 @@ func installedLaunchers() []string {
 func failing(t *testing.T, dir string, set ...string) rankTraining {
 	c := demotest.Config(t, demotest.Files(t))
 	return rankTraining{Config: c.Files()[0].Path, RunDir: dir, Pause: 20 * time.Millisecond,
-		Set: append([]string{"train.networks=1", "train.epochs=6", "train.mesh=lon:2", "train.stall_timeout=8s"}, set...)}
+		Set: append([]string{"train.networks=1", "train.epochs=6", "train.mesh=lon:2", "train.stall_timeout=8s", "train.checkpoint.every=1 epoch"}, set...)}
 }
 
 // rankFailure is a failure of a rank, and the expected message.

@@ -7,7 +7,6 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"log/slog"
 	"maps"
 	"math/rand/v2"
 	"os"
@@ -21,9 +20,7 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/backend/cuda/emulate"
 	"github.com/ensemble-weather/ensemble/engine/ckpt"
 	"github.com/ensemble-weather/ensemble/ensemble/demo/demotest"
-	"github.com/ensemble-weather/ensemble/ensemble/model"
 	"github.com/ensemble-weather/ensemble/ensemble/run/runtest"
-	"github.com/ensemble-weather/ensemble/ensemble/run/setup"
 	"github.com/ensemble-weather/ensemble/ensemble/run/train"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
@@ -113,65 +110,5 @@ func TestFault34(t *testing.T) {
 	_, err := train.Run(context.Background(), train.Options{RunDir: filepath.Join(t.TempDir(), "run"), Version: "test", Config: demotest.Config(t, f, runtest.FirstInits(f, 11), "train.device=cuda", "train.networks=1", "train.epochs=1", "train.batch_size=2")})
 	if exit.CodeOf(err) != exit.NoDevice || !regexp.MustCompile(`the plan needs at least [0-9.]+ MiB .* 0.[0-9] MiB are available`).MatchString(fmt.Sprint(err)) {
 		t.Errorf("%v, want exit 69 with both sizes", err)
-	}
-}
-
-// sharedGPU is a GPU of which another process takes memory after a plan has asked for what is free.
-type sharedGPU struct {
-	*emulate.LazyDevice
-	taken int64
-	use   *gpuUse
-}
-
-// gpuUse is the use of a GPU over all plans.
-type gpuUse struct {
-	plans int   // that asked for free memory
-	first int64 // bytes in use by the first plan when it was complete
-}
-
-func (s sharedGPU) FreeBytes() (int64, error) {
-	free, err := s.LazyDevice.FreeBytes()
-	if s.use.plans++; err == nil && s.use.plans == 1 {
-		_, err = s.LazyDevice.Alloc(s.taken)
-	}
-	return free, err
-}
-
-func (s sharedGPU) Alloc(n int64) (device.Pointer, error) {
-	p, err := s.LazyDevice.Alloc(n)
-	if free, e := s.LazyDevice.FreeBytes(); e == nil && s.use.plans == 1 {
-		s.use.first = s.Properties().MemoryBytes - free
-	}
-	return p, err
-}
-
-// TestFault34Taken: if another process takes memory of the GPU between the plan of a training and its allocation, the plan is repeated for what
-// is left, with a warning in the log, and the weights are those of an undisturbed training.
-func TestFault34Taken(t *testing.T) {
-	f := demotest.Files(t)
-	const memory = 1 << 28
-	run := func(taken int64) (weights string, log string, use gpuUse) {
-		runtest.UseDevice(t, memory, func(d *emulate.LazyDevice) device.Device {
-			s := sharedGPU{d, taken, &use}
-			if use.plans > 0 {
-				_, err := d.Alloc(taken)
-				runtest.Must(t, err)
-			}
-			return s
-		})
-		var lines strings.Builder
-		dir := filepath.Join(t.TempDir(), "run")
-		_, err := train.Run(context.Background(), train.Options{RunDir: dir, Version: "test", Timings: setup.Timings{Log: slog.New(slog.NewTextHandler(&lines, nil))},
-			Config: demotest.Config(t, f, runtest.FirstInits(f, 11), "train.device=cuda", "train.networks=1", "train.epochs=1", "train.batch_size=2", "data.levels=[850hPa]", "data.leads=[48h]")})
-		runtest.Must(t, err)
-		m, err := model.Load(filepath.Join(dir, "model"), false)
-		runtest.Must(t, err)
-		return fmt.Sprintf("%x", sha256.Sum256(fmt.Append(nil, m.Networks))), lines.String(), use
-	}
-	want, log, whole := run(0)
-	const page = 4096 // granularity of its memory
-	got, log2, use := run(memory - (whole.first - page))
-	if n := strings.Count(log2, "planning again"); got != want || n != 1 || use.plans != whole.plans+1 || strings.Contains(log, "planning again") {
-		t.Errorf("other weights, or %d warnings in %d plans, undisturbed %d plans: %s", n, use.plans, whole.plans, log2)
 	}
 }
