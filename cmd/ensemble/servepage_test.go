@@ -135,7 +135,10 @@ func servePage(t *testing.T, allScreens bool) {
 	s.clock.Store(init.Add(31 * time.Hour).Unix())
 	s.await(next, "late", "")
 	views.add("late", s.get("/"))
-	s.expect(exit.OK, nil, "products", "acknowledge", name(next), "--out", filepath.Join(s.dir, "out"))
+	eventually(t, "it is acknowledged", func() bool { // once the service has saved that it knows it
+		code, _, _ := call(t, "products", "acknowledge", name(next), "--out", filepath.Join(s.dir, "out"))
+		return code == exit.OK
+	})
 	eventually(t, "the page is stale", func() bool { return strings.Contains(s.get("/"), `<p class="state stale">`) })
 	views.add("stale", s.get("/"))
 
