@@ -2,6 +2,7 @@ package store
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -68,6 +69,49 @@ func TestNumberOfBands(t *testing.T) {
 	m.Grid = &ensemble.Grid{Kind: ensemble.RegularLatLon, NY: maxCount, NX: maxCount}
 	if _, err := m.layout(); err == nil || !strings.Contains(err.Error(), "300 fields of 16777216×16777216 points") {
 		t.Errorf("%v, want an error of the limits", err)
+	}
+	m.Grid = &ensemble.Grid{Kind: ensemble.RegularLatLon, NY: 8, NX: 8}
+	m.Analyses = Analyses{Variables: make([]string, 1<<12), Leads: make([]int64, 1<<12)}
+	if _, err := m.layout(); err == nil || !strings.Contains(err.Error(), "fields of 8×8 points") {
+		t.Errorf("many analyses: %v, want an error of the limits", err)
+	}
+}
+
+// A writer needs as much memory as its error states, and no byte less; then it holds one field.
+func TestLeastMemory(t *testing.T) {
+	m := &Meta{Grid: &ensemble.Grid{Kind: ensemble.RegularLatLon, NY: 9, NX: 8}, Storage: Float32, Variables: make([]Variable, 1), Levels: make([]ensemble.Level, 1), Leads: make([]int64, 1),
+		Members: make([]ensemble.Member, 2), InitTimes: make([]time.Time, 4), BandRows: 4, ShardInits: 1}
+	l, err := m.layout()
+	if err != nil {
+		t.Fatal(err)
+	}
+	needs := func(memory int64) (needed int64) {
+		w := &writer{layout: l, opt: Options{Workers: 1, Memory: memory}}
+		err := w.divideMemory()
+		if err == nil {
+			if w.workers != 1 || w.window != 1 {
+				t.Errorf("%d workers with %d fields", w.workers, w.window)
+			}
+			return 0
+		}
+		if at := strings.Index(err.Error(), "one worker needs "); at < 0 {
+			t.Fatal(err)
+		} else if _, err := fmt.Sscanf(err.Error()[at:], "one worker needs %d", &needed); err != nil {
+			t.Fatal(err)
+		}
+		return needed
+	}
+	n := needs(1)
+	if needs(n-1) != n || needs(n) != 0 {
+		t.Errorf("%d bytes needed, with one less %d, with them %d", n, needs(n-1), needs(n))
+	}
+}
+
+// The statistics of a single value are this value.
+func TestStatisticsOfOneValue(t *testing.T) {
+	r, err := fieldStatistics([]float32{5})
+	if err != nil || r.min != 5 || r.max != 5 || r.mean != 5 || r.sd != 0 {
+		t.Errorf("%+v, %v", r, err)
 	}
 }
 
