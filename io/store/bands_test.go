@@ -1,10 +1,16 @@
 package store
 
 import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/internal/manifest"
 )
 
 // Ranks that share the rows of a grid at multiples of the coarsest cell read at most 1.1/N of a
@@ -43,6 +49,94 @@ func TestSlabsOfRows(t *testing.T) {
 			if share := float64(bytes) / whole; share > 1.1*float64(hi-lo)/float64(c.ny) {
 				t.Errorf("%+v: rank %d reads %.4f of the fields for %d of %d rows, in bands of %d", c, rank, share, hi-lo, c.ny, l.bandRows)
 			}
+		}
+	}
+}
+
+// The last band has the rows that remain, also a single one, and more bytes in an initialisation than a file may have are refused.
+func TestNumberOfBands(t *testing.T) {
+	m := &Meta{Storage: Float32, Variables: make([]Variable, 5), Levels: make([]ensemble.Level, 2), Leads: make([]int64, 3), Members: make([]ensemble.Member, 10), InitTimes: make([]time.Time, 4), BandRows: 4, ShardInits: 1}
+	for ny, bands := range map[int]int{1: 1, 4: 1, 5: 2, 8: 2, 9: 3} {
+		m.Grid = &ensemble.Grid{Kind: ensemble.RegularLatLon, NY: ny, NX: 8}
+		l, err := m.layout()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if l.bands != bands {
+			t.Errorf("%d rows: %d bands, want %d", ny, l.bands, bands)
+		}
+	}
+	m.Grid = &ensemble.Grid{Kind: ensemble.RegularLatLon, NY: maxCount, NX: maxCount}
+	if _, err := m.layout(); err == nil || !strings.Contains(err.Error(), "300 fields of 16777216×16777216 points") {
+		t.Errorf("%v, want an error of the limits", err)
+	}
+	m.Grid = &ensemble.Grid{Kind: ensemble.RegularLatLon, NY: 8, NX: 8}
+	m.Analyses = Analyses{Variables: make([]string, 1<<12), Leads: make([]int64, 1<<12)}
+	if _, err := m.layout(); err == nil || !strings.Contains(err.Error(), "fields of 8×8 points") {
+		t.Errorf("many analyses: %v, want an error of the limits", err)
+	}
+}
+
+// A writer needs as much memory as its error states, and no byte less; then it holds one field.
+func TestLeastMemory(t *testing.T) {
+	m := &Meta{Grid: &ensemble.Grid{Kind: ensemble.RegularLatLon, NY: 9, NX: 8}, Storage: Float32, Variables: make([]Variable, 1), Levels: make([]ensemble.Level, 1), Leads: make([]int64, 1),
+		Members: make([]ensemble.Member, 2), InitTimes: make([]time.Time, 4), BandRows: 4, ShardInits: 1}
+	l, err := m.layout()
+	if err != nil {
+		t.Fatal(err)
+	}
+	needs := func(memory int64) (needed int64) {
+		w := &writer{layout: l, opt: Options{Workers: 1, Memory: memory}}
+		err := w.divideMemory()
+		if err == nil {
+			if w.workers != 1 || w.window != 1 {
+				t.Errorf("%d workers with %d fields", w.workers, w.window)
+			}
+			return 0
+		}
+		if at := strings.Index(err.Error(), "one worker needs "); at < 0 {
+			t.Fatal(err)
+		} else if _, err := fmt.Sscanf(err.Error()[at:], "one worker needs %d", &needed); err != nil {
+			t.Fatal(err)
+		}
+		return needed
+	}
+	n := needs(1)
+	if needs(n-1) != n || needs(n) != 0 {
+		t.Errorf("%d bytes needed, with one less %d, with them %d", n, needs(n-1), needs(n))
+	}
+}
+
+// The statistics of a single value are this value.
+func TestStatisticsOfOneValue(t *testing.T) {
+	r, err := fieldStatistics([]float32{5})
+	if err != nil || r.min != 5 || r.max != 5 || r.mean != 5 || r.sd != 0 {
+		t.Errorf("%+v, %v", r, err)
+	}
+}
+
+// A store is complete if each of its files has its size.
+func TestFilesComplete(t *testing.T) {
+	m := &Meta{Shards: []manifest.File{{Path: "shards/0", Size: 3}}, Index: manifest.File{Path: "index", Size: 1}}
+	for _, c := range []struct {
+		files map[string]string
+		want  bool
+	}{
+		{map[string]string{"shards/0": "abc", "index": "i"}, true},
+		{map[string]string{"shards/0": "ab", "index": "i"}, false},
+		{map[string]string{"shards/0": "abc", "index": ""}, false},
+		{map[string]string{"shards/0": "abc"}, false},
+		{map[string]string{"index": "i"}, false},
+	} {
+		dir := t.TempDir()
+		for name, text := range c.files {
+			path := filepath.Join(dir, filepath.FromSlash(name))
+			if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o777), os.WriteFile(path, []byte(text), 0o666)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := filesComplete(dir, m); got != c.want {
+			t.Errorf("%q: complete: %t, want %t", c.files, got, c.want)
 		}
 	}
 }
