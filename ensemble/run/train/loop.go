@@ -239,7 +239,7 @@ func (t *trainer) closeEpoch(ctx context.Context) error {
 	if err := t.observers.Epoch(t.pos, t.data, t.communicationCosts(), values); err != nil {
 		return err
 	}
-	if t.saves.endEpoch(t.pos.Epoch, t.current.cfg.Epochs) {
+	if t.saves.endEpoch(t.pos.Epoch, t.pos.Epoch == t.current.cfg.Epochs || t.shouldStopEarly()) {
 		return t.saveRegularly()
 	}
 	return nil

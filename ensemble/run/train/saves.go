@@ -33,11 +33,11 @@ func (s *saves) isDue(step uint64) bool {
 		s.every.IsAuto && s.hasEpochEnded && trained >= config.MinCheckpointRatio*s.last
 }
 
-// endEpoch ends an epoch of a network and reports whether an interval of epochs ends with it, or the training. An automatic one is
-// due before the next step, as only rank 0 knows the time.
-func (s *saves) endEpoch(epoch, last int) (isDue bool) {
+// endEpoch ends an epoch of a network, maybe its last one, and reports whether a checkpoint is due: at the end of an interval of
+// epochs and of the network. An automatic one is due before the next step, as only rank 0 knows the time.
+func (s *saves) endEpoch(epoch int, isLast bool) (isDue bool) {
 	s.hasEpochEnded = true
-	return s.every.Epochs > 0 && !s.every.IsAuto && epoch%s.every.Epochs == 0 || epoch == last
+	return s.every.Epochs > 0 && !s.every.IsAuto && epoch%s.every.Epochs == 0 || isLast
 }
 
 // saveRegularly saves a checkpoint that is due and logs how long it took. All ranks call it.

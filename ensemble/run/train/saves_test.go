@@ -104,3 +104,24 @@ func TestCheckpointInterval(t *testing.T) {
 		})
 	}
 }
+
+// A network that early stopping ends has a checkpoint at its end, whatever train.checkpoint.every is.
+func TestCheckpointOfEarlyStop(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "run")
+	c := demotest.Config(t, demotest.Files(t), "train.networks=1", "train.epochs=9", "train.batch_size=2", "train.learning_rate=0.05", "train.early_stop.patience=1", "baselines=[climatology]", "train.checkpoint.every=1h")
+	runtest.Must(t, traintest.TrainOnRanks(1, func(int) train.Options { return train.Options{Config: c, RunDir: dir, Version: "test"} }))
+	events, err := rundir.ReadEvents(dir)
+	runtest.Must(t, err)
+	last := uint64(0)
+	for _, e := range events {
+		if e.Kind == "step" {
+			last = max(last, e.Step)
+		}
+	}
+	if last == 0 || last >= 9*7 {
+		t.Fatalf("%d steps: not stopped early", last)
+	}
+	if got := savedSteps(t, dir); !slices.Equal(got, []uint64{last}) {
+		t.Errorf("saved at steps %v, want %d", got, last)
+	}
+}
