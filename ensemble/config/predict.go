@@ -77,6 +77,11 @@ type Alarms struct {
 // RawFallback is the fallback method that needs no fitted baseline: raw mean and spread.
 const RawFallback = "raw"
 
+// Fallbacks lists the methods that can replace a network's forecast: those that read no more members than it.
+func Fallbacks() []string {
+	return append(slices.DeleteFunc(slices.Clone(Baselines), func(b string) bool { return b == FullEnsembleBaseline }), RawFallback)
+}
+
 // UsesFallback reports whether any key selects a fallback forecast.
 func (p Policy) UsesFallback() bool {
 	return slices.Contains([]string{p.OnModelMismatch, p.Drift.OnDrift, p.Bound.OnExcess, p.Alarms.OnAlarm, p.OnFailure, p.Members.OnMissing}, "fallback")
@@ -143,7 +148,7 @@ var PredictSchema = newOptionalSchema[Predict]("predict", slices.Concat([]schema
 		Help: "Handling of initialisations while alarms.file has alarms, as on_model_mismatch."},
 	{Path: "on_failure", Default: "refuse", Check: OneOf("refuse", "fallback"), Example: "fallback",
 		Help: "Handling of a network that cannot be loaded or predicts NaN. refuse: end with an error. fallback: publish a fallback forecast, with status degraded."},
-	{Path: "fallback", Default: "[emos_grid, emos, raw]", Check: OneOf(slices.Concat(Baselines, []string{RawFallback})...), Example: "[emos_grid, raw]",
+	{Path: "fallback", Default: "[emos_grid, emos, raw]", Check: OneOf(Fallbacks()...), Example: "[emos_grid, raw]",
 		Help: "Fallback methods in order of preference: baselines fitted in training, or raw (mean and spread of the members). The first one available for all targets is used."},
 	{Path: "allow_missing_chunks", Default: "false", Example: "true",
 		Help: "Whether absent chunks of Zarr stores are accepted: as the fill value in version 3, as missing values in version 2. Default: an error, since chunks may have been lost."},

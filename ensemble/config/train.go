@@ -246,8 +246,11 @@ type Checkpoint struct {
 	Keep  int                `key:"keep"` // checkpoints besides the best
 }
 
+// FullEnsembleBaseline is the method that reads members which a prediction from fewer members lacks.
+const FullEnsembleBaseline = "emos_grid_full"
+
 // Baselines lists the names of the methods of postproc/baseline, in its order.
-var Baselines = []string{"emos", "emos_grid",
+var Baselines = []string{"emos", "emos_grid", FullEnsembleBaseline,
 	"emos_logistic", "emos_truncated_normal", "emos_truncated_logistic", "emos_censored_normal", "emos_censored_logistic", "emos_log_normal", "emos_csg", "samos",
 	"emos_point", "emos_point_logistic", "emos_point_truncated_normal", "emos_point_truncated_logistic", "emos_point_censored_normal",
 	"emos_point_censored_logistic", "emos_point_log_normal",

@@ -15,9 +15,10 @@ type Predictors uint8
 
 // The predictors.
 const (
-	NoPredictors     Predictors = iota // none but the season
-	MomentPredictors                   // mean and spread of the members
-	MemberPredictors                   // all members
+	NoPredictors         Predictors = iota // none but the season
+	MomentPredictors                       // mean and spread of the members
+	FullMomentPredictors                   // mean and spread of the full ensemble, of which the network reads a part
+	MemberPredictors                       // all members
 )
 
 // Method defines a baseline that can be fitted in a training and scored in a verification: one row of Methods.
@@ -62,8 +63,8 @@ type Fit interface {
 // Warner is a Fit that succeeded with a warning: the dates did not determine all coefficients.
 type Warner interface{ Warning() string }
 
-// Raw is the raw ensemble of one date, with as many members as in the fit. Fields that are
-// not predictors of the method may be nil.
+// Raw is the raw ensemble of one date, with as many members as in the fit, which FullMomentPredictors take from the full
+// ensemble. Fields that are not predictors of the method may be nil.
 //
 // Shape: Mean, Std (divisor M−1) [point], Members [member][point].
 // Unit: that of the variable.
@@ -101,6 +102,15 @@ var Methods = slices.Concat([]*Method{
 		Fit:   func(s *Set) (Fit, error) { return fitted(FitGridEMOS(s, GridEMOSOptions{})) },
 		Cost:  370,
 		Empty: func() Fit { return &GridEMOS{} }, File: "emos",
+	},
+	{
+		ID: "emos_grid_full", Name: "EMOS by point of the full ensemble",
+		Formula: "as `emos_grid`, with mean and spread of all members of `data.members.full`",
+		Doc:     "What the members cost that the network does not read. Not scored where these members are absent, and no fallback.",
+		Source:  "doi:10.1175/MWR2904.1", Predictors: FullMomentPredictors, Family: dist.Normal,
+		Fit:   func(s *Set) (Fit, error) { return fitted(FitGridEMOS(s, GridEMOSOptions{})) },
+		Cost:  370,
+		Empty: func() Fit { return &GridEMOS{} },
 	},
 }, regressionMethods(true), []*Method{
 	{

@@ -223,7 +223,7 @@ func TestDocs(t *testing.T) {
 		if first[general] == "" {
 			first[general], formula = m.ID, "`"+strings.ReplaceAll(m.Formula, "|", `\|`)+"`"
 		}
-		reads := [...]string{"the date", "mean and spread", "members"}[m.Predictors]
+		reads := [...]string{"the date", "mean and spread", "mean and spread of the full ensemble", "members"}[m.Predictors]
 		fmt.Fprintf(&b, "| `%s` | %s. %s | %s | %s | %s | %s |\n", m.ID, strings.ToUpper(m.Name[:1])+m.Name[1:], m.Doc, formula, reads, gives, m.Source)
 	}
 	want := head + heading + b.String()

@@ -41,7 +41,7 @@ type glanceFigure struct {
 
 // systemNames maps systems to names for display; others are shown by their names.
 var systemNames = map[string]string{
-	"network": "network", "network_members": "network’s members", "network_distribution": "network’s distribution", "emos": "EMOS", "emos_grid": "grid-point EMOS",
+	"network": "network", "network_members": "network’s members", "network_distribution": "network’s distribution", "emos": "EMOS", "emos_grid": "grid-point EMOS", "emos_grid_full": "grid-point EMOS of all members",
 	"emos_point": "EMOS by point", "samos": "SAMOS", "mbm": "member by member", "mbm_crps": "member by member (CRPS)", "quantile_map": "quantile mapping", "climatology": "climatology",
 	"affine": "regression",
 }

@@ -22,7 +22,8 @@ import (
 
 // Limits of the coupling tests. Every system that provides members is tested for coupling where it is scored:
 // baselines by their forecasts, the network by running it again on subsets of its members. Points and dates
-// of the tests are evenly spaced, so that tests cost little compared with scoring.
+// of the tests are evenly spaced, so that tests cost little compared with scoring. Members of products are
+// tested as they are, on all dates.
 const (
 	CouplingPoints = 4096
 	couplingDates  = 32
@@ -106,14 +107,11 @@ func (c *couplingTests) sample(fields [][]float32) [][]float32 {
 // sum tests one case: published members, for which members of other input are unavailable, and baselines.
 func (c *couplingTests) sum(s *Scoring, x Case) (all []couplingDate, err error) {
 	tested, first := c.isTested(x.Init)
-	if !tested {
-		return nil, nil
-	}
 	obs := ensemble.Take(x.Obs, c.places)
 	if len(x.Calibrated) > 1 && s.Source == score.FromProducts {
 		all = append(all, couplingDate{SystemMembers, -1, c.options.SumDate(couplingtest.Outputs{All: c.sample(x.Calibrated)}, obs)})
 	}
-	if s.Used < 2 {
+	if !tested || s.Used < 2 {
 		return all, nil
 	}
 	few := selectMembers(x, x.Used)
@@ -163,11 +161,12 @@ func (c *couplingTests) check(dates []couplingDate) error {
 	return nil
 }
 
-// joinStart adds the contribution of an initialisation if it is tested.
+// joinStart adds the contribution of an initialisation: published members always, other systems if it is tested.
 func (c *couplingTests) joinStart(init ensemble.Init, dates []couplingDate) {
-	if slices.Contains(c.inits, init) {
-		c.join(dates)
+	if !slices.Contains(c.inits, init) {
+		dates = slices.DeleteFunc(slices.Clone(dates), func(d couplingDate) bool { return d.System != SystemMembers })
 	}
+	c.join(dates)
 }
 
 // join adds contributions in the order of dates.

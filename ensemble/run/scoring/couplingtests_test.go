@@ -109,3 +109,55 @@ func TestCoupledLinearExample(t *testing.T) {
 		t.Errorf("of %d tests failed %q; want 7 for each method and none of alone", len(out.Coupling), failed)
 	}
 }
+
+// Published members are tested on all dates; systems that are calibrated again for the tests on some.
+func TestPublishedMembersOnAllDates(t *testing.T) {
+	const members, dates = 4, couplingDates + 8
+	grid, err := ensemble.NamedGrid("18x12")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var inits []ensemble.Init
+	for i := range dates {
+		inits = append(inits, ensemble.InitAt(time.Date(2020, 1, 1+i, 0, 0, 0, 0, time.UTC)))
+	}
+	alone := task.Baseline{Method: &baseline.Method{ID: "alone", Predictors: baseline.MemberPredictors}, Fit: linearMembers{1, 1}}
+	s, err := TargetOptions{Target: score.Target{Variable: "t", Level: ensemble.PressureLevel(850), Unit: "K"}, Grid: grid, DDOF: 1, Inits: inits, Source: score.FromProducts,
+		Baselines: &task.Baselines{Fits: []task.Baseline{alone}}, Bootstrap: significance.Bootstrap{Resamples: 20, BlockLength: 1, Confidence: 0.95}}.
+		Begin(Shape{Obs: true, Used: members, Full: members, Calibrated: members})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := rand.New(rand.NewPCG(4, 5))
+	field := func() []float32 {
+		out := make([]float32, grid.Size())
+		for p := range out {
+			out[p] = float32(r.NormFloat64())
+		}
+		return out
+	}
+	for _, init := range inits {
+		c := Case{Init: init, Obs: field()}
+		for m := range members {
+			c.Members, c.Used, c.Calibrated = append(c.Members, field()), append(c.Used, m), append(c.Calibrated, field())
+		}
+		d, err := s.Sum(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Join(d); err != nil {
+			t.Fatal(err)
+		}
+	}
+	out, err := s.Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := map[string]int{}
+	for _, c := range out.Coupling {
+		n[c.System] = c.N
+	}
+	if n[SystemMembers] != dates || n["alone"] != couplingDates || len(n) != 2 {
+		t.Errorf("tests on %v dates, want %d of published members and %d of the baseline", n, dates, couplingDates)
+	}
+}

@@ -243,8 +243,11 @@ func (s *Scoring) Sum(c Case) (d DateSums, err error) {
 }
 
 // canSplit reports whether the network's reduction in CRPS against the full ensemble can be split.
-func (s *Scoring) canSplit() bool {
-	return s.Mean && s.Obs && s.Baselines != nil && s.Baselines.Reduction != nil && s.Baselines.Reduction.Members == s.Full
+func (s *Scoring) canSplit() bool { return s.Mean && s.Obs && s.hasFull() }
+
+// hasFull reports whether the full ensemble is at hand with as many members as in the fits of baselines.
+func (s *Scoring) hasFull() bool {
+	return s.Baselines != nil && s.Baselines.Reduction != nil && s.Baselines.Reduction.Members == s.Full
 }
 
 // check compares the parts of a contribution with what is scored: a file of sums may state anything.
@@ -420,9 +423,15 @@ func (s *Scoring) distributionSystems() (systems []score.System) {
 		default:
 			y.Provides, y.Family = score.Parameters, b.Method.Family
 		}
-		if b.Method.Predictors == baseline.NoPredictors {
+		switch {
+		case b.Method.Predictors == baseline.NoPredictors:
 			y.MembersUsed = 0
-		} else if s.Used < 2 {
+		case b.Method.Predictors == baseline.FullMomentPredictors:
+			if !s.hasFull() {
+				continue
+			}
+			y.MembersUsed = s.Full
+		case s.Used < 2:
 			continue // the method corrects members
 		}
 		s.used = append(s.used, b)
@@ -472,7 +481,11 @@ func (s *Scoring) distributionSamples(c Case, ref *score.Reference) (samples []s
 			raw.Mean, raw.Std = MeanStd(few, 1)
 		}
 		for _, b := range s.used {
-			out := b.Fit.Forecast(raw)
+			from := raw
+			if b.Method.Predictors == baseline.FullMomentPredictors {
+				from.Mean, from.Std = MeanStd(c.Members, 1)
+			}
+			out := b.Fit.Forecast(from)
 			switch b.Method.Family {
 			case nil:
 				samples = append(samples, score.Sample{Members: out})

@@ -160,3 +160,26 @@ func TestProgress(t *testing.T) {
 		}
 	}
 }
+
+// EMOS of the full ensemble is EMOS of a network that reads all members; where the network reads them all, it is not fitted.
+func TestFullEnsemble(t *testing.T) {
+	k, d := noisy(t, "t")
+	o := Options{Methods: []*baseline.Method{baseline.MethodByID("emos_grid"), baseline.MethodByID("emos_grid_full")}}
+	fit := func() []task.Baseline {
+		t.Helper()
+		r, err := fitAll(context.Background(), k, d, o, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r.Baselines[0].Fits
+	}
+	few := fit()
+	k.UsedMembers, d.Used = d.All, d.All
+	all := fit()
+	if len(few) != 2 || len(all) != 1 {
+		t.Fatalf("%d fits with three of four members and %d with all, want 2 and 1", len(few), len(all))
+	}
+	if !reflect.DeepEqual(few[1].Fit, all[0].Fit) || reflect.DeepEqual(few[0].Fit, all[0].Fit) {
+		t.Errorf("EMOS of the full ensemble is not that of all members, or EMOS of three members is")
+	}
+}

@@ -46,7 +46,9 @@ func fitsOf(o Options, k *task.Task, past samples.Examples) []fit {
 		all = append(all, referenceFit(o.Reference, i, dates))
 	}
 	for _, m := range o.Methods {
-		all = append(all, methodFit(m, dates))
+		if m.Predictors != baseline.FullMomentPredictors || k.FullMembers > len(k.UsedMembers) {
+			all = append(all, methodFit(m, dates))
+		}
 	}
 	return append(all, fit{what: "split of the CRPS reduction", cost: dates * skill.FitCost, fields: [3]int{fullMean, fullSpreadM1, analysis},
 		do: func(o *outcome, s *baseline.Set, _ string) (err error) {
@@ -61,7 +63,11 @@ func fitsOf(o Options, k *task.Task, past samples.Examples) []fit {
 
 // methodFit fits a method that networks are compared with.
 func methodFit(m *baseline.Method, dates int64) fit {
-	return fit{what: m.ID, cost: dates * m.Cost, fields: [3]int{usedMean, usedSpreadM1, analysis},
+	fields := [3]int{usedMean, usedSpreadM1, analysis}
+	if m.Predictors == baseline.FullMomentPredictors {
+		fields = [3]int{fullMean, fullSpreadM1, analysis}
+	}
+	return fit{what: m.ID, cost: dates * m.Cost, fields: fields,
 		do: func(o *outcome, s *baseline.Set, name string) error {
 			fitted, err := m.Fit(s)
 			if err != nil {
