@@ -106,6 +106,7 @@ func (o *Options) compareWithOracle(ctx context.Context, r *record.Record) (*opt
 		res.Shares = append(res.Shares, shares...)
 	}
 	res.AddUnits(of.Targets)
+	res.Costs = optimum.CostsOf(r)
 	if err := o.saveOptimum(r, res); err != nil {
 		return nil, err
 	}

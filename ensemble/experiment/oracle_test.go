@@ -95,7 +95,7 @@ func TestSharesOfTheOptimum(t *testing.T) {
 		t.Errorf("%d shares", found)
 	}
 	var b strings.Builder
-	if err := r.Sections().WriteText(&b); err != nil || !strings.Contains(b.String(), "Share of the way from emos_grid to the oracle") || !strings.Contains(b.String(), "The oracle") {
+	if err := r.Sections().WriteText(&b); err != nil || !strings.Contains(b.String(), "Share of the way from emos_grid to the oracle") || !strings.Contains(b.String(), "The oracle") || !strings.Contains(b.String(), "core hours") {
 		t.Errorf("%v\n%s", err, b.String())
 	}
 	for _, path := range r.Outputs() {

@@ -139,6 +139,7 @@ func means(seeds [][][]float64) (own, reference, oracle score.Number) {
 type Result struct {
 	Oracle *score.Result `json:"-"` // in a file of its own
 	Shares []Share       `json:"shares"`
+	Costs  []Cost        `json:"costs"`
 }
 
 // AddUnits adds the units of the targets to the shares.
@@ -154,7 +155,7 @@ func (r *Result) AddUnits(targets []score.Target) {
 
 // Sections are the tables of the oracle and of the shares.
 func (r *Result) Sections() answer.Sections {
-	return answer.Sections{r.proof(), r.way()}
+	return answer.Sections{r.proof(), r.way(), r.cost()}
 }
 
 const fourDigits = "%.4g"
