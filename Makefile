@@ -104,10 +104,11 @@ TESTS ?= 3
 # they take several times as long as on a quiet one, which is no failure.
 # The demonstration that tests of jobs read is made once, by the first package that needs it. `make vet` checks more than
 # go test would, once. RERUN has flags of gotestsum for failed tests.
+# Without debugging information (-ldflags=-w) linking takes half as long.
 test: export ENSEMBLE_TEST_DEMO := $(or $(TMPDIR),/tmp)/ensemble-test-demo-$(shell id -u)-$(shell echo '$(CURDIR)' | cksum | cut -d ' ' -f 1)
 test: build setup-test
 	rm -rf "$$ENSEMBLE_TEST_DEMO"
-	$(GOTESTSUM) --format pkgname-and-test-fails --jsonfile build/test.json $(RERUN) --packages './ensemble/run/jobs ./cmd/ensemble ./ensemble/run/train ./spatial ./...' -- -vet=off -p $(TESTS) -timeout 40m; \
+	$(GOTESTSUM) --format pkgname-and-test-fails --jsonfile build/test.json $(RERUN) --packages './ensemble/run/jobs ./cmd/ensemble ./ensemble/run/train ./spatial ./...' -- -vet=off -ldflags=-w -p $(TESTS) -timeout 40m; \
 	  code=$$?; rm -rf "$$ENSEMBLE_TEST_DEMO"; echo "The slowest tests:"; $(TOOL) gotestsum tool slowest --jsonfile build/test.json --num 10; exit $$code
 
 # What changed since the branch left main, in about a minute; BASE= names another commit to compare with.

@@ -24,6 +24,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/run/scoring"
 	"github.com/ensemble-weather/ensemble/ensemble/run/setup"
 	"github.com/ensemble-weather/ensemble/ensemble/run/train"
+	"github.com/ensemble-weather/ensemble/ensemble/run/train/quality"
 	"github.com/ensemble-weather/ensemble/ensemble/run/trained"
 	"github.com/ensemble-weather/ensemble/internal/answer"
 	"github.com/ensemble-weather/ensemble/internal/dirglob"
@@ -281,6 +282,9 @@ func (o *Options) train(ctx context.Context, c *config.TrainConfig, of training,
 	if err := o.enableTiming(&t, of.variant.Name, of.seed); err != nil {
 		return nil, nil, err
 	}
+	if t.Timing == (quality.Options{}) {
+		t.Baselines = o.fittedBaselines(of)
+	}
 	if _, err := train.Run(ctx, t); err != nil {
 		return nil, nil, err
 	}
@@ -308,6 +312,18 @@ func (o *Options) train(ctx context.Context, c *config.TrainConfig, of training,
 		return nil, nil, err
 	}
 	return run, scores, nil
+}
+
+// fittedBaselines is the run directory of an earlier seed of a training, whose baselines are the same; "" if there is none
+// without warnings, which the next seed would lack.
+func (o *Options) fittedBaselines(of training) string {
+	for _, seed := range o.Experiment.Seeds[:slices.Index(o.Experiment.Seeds, of.seed)] {
+		dir := filepath.Join(o.Dir, training{of.variant, of.origin, seed}.dir())
+		if m, err := rundir.ReadManifest(dir); err == nil && m.Version == o.Version && len(m.Warnings) == 0 {
+			return dir
+		}
+	}
+	return ""
 }
 
 // lastCheckpoint returns the checksums of the tensor files of the newest checkpoint, without its

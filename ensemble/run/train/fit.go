@@ -2,6 +2,7 @@ package train
 
 import (
 	"context"
+	"path/filepath"
 	"slices"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
@@ -28,12 +29,13 @@ type fitted struct {
 	globalReferences, localReferences *crossFit     // on all points (rank 0), and on this rank's slab; nil for none
 }
 
-// fit fits statistics, baselines and climate of a configuration. dir is for files without a name: training data of
-// baselines that exceed baselines.Memory.
+// fit fits statistics, baselines and climate of a configuration. The run directory has files without a name: training data
+// of baselines that exceed baselines.Memory.
 //
 // Errors: exit 64 if a statistic would be fitted outside its split, and for auxiliary fields on a list of
-// points; 65 for data that cannot be fitted; 66; 71; 73 and 74 for dir.
-func fit(ctx context.Context, c *config.TrainConfig, d *samples.Data, dir string) (*fitted, error) {
+// points; 65 for data that cannot be fitted; 66; 71; 73 and 74 for the run directory.
+func fit(ctx context.Context, d *samples.Data, o Options) (*fitted, error) {
+	c := o.Config
 	if err := input.CheckPointList(c, d.Grid); err != nil {
 		return nil, err
 	}
@@ -49,7 +51,7 @@ func fit(ctx context.Context, c *config.TrainConfig, d *samples.Data, dir string
 	if err := f.fitStatistics(ctx, c, d); err != nil {
 		return nil, err
 	}
-	if err := f.fitBaselines(ctx, c, d, dir); err != nil {
+	if err := f.fitBaselines(ctx, d, o); err != nil {
 		return nil, err
 	}
 	climate, warnings, err := LoadOrFitClimate(ctx, c.Climate, f.global, d)
@@ -114,13 +116,23 @@ func (f *fitted) fitStatistics(ctx context.Context, c *config.TrainConfig, d *sa
 }
 
 // fitBaselines fits the baselines, and the one that networks correct.
-func (f *fitted) fitBaselines(ctx context.Context, c *config.TrainConfig, d *samples.Data, dir string) error {
+func (f *fitted) fitBaselines(ctx context.Context, d *samples.Data, of Options) error {
 	defer progress.Start(ctx, "baselines", 0).Done()
+	c := of.Config
+	if of.Baselines != "" && c.Model.Reference == config.NoReference {
+		var err error
+		if path := filepath.Join(of.Baselines, "model", task.BaselinesFile); d.Ranks.IsRoot() {
+			if f.baselines, err = task.LoadBaselines(path, d.Grid.Size()); err == nil && f.baselines == nil {
+				err = &exit.Error{Code: exit.NotYet, What: "no fitted baselines", At: path, Fix: "train without them"}
+			}
+		}
+		return d.Ranks.AgreeOnError(err)
+	}
 	fits, err := newCrossFit(c, d.Train.Inits)
 	if err != nil {
 		return err
 	}
-	o := baselines.Options{Methods: methodsByID(c.Baselines), Dir: dir}
+	o := baselines.Options{Methods: methodsByID(c.Baselines), Dir: of.RunDir}
 	fits.addTo(&o, len(d.BeforeTest().Inits))
 	all, err := baselines.Fit(ctx, f.global, d, o)
 	if err != nil {

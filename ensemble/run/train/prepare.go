@@ -18,7 +18,7 @@ import (
 // and 74 for files in the run directory.
 func prepare(ctx context.Context, o Options, run *trainingRun, d *samples.Data) (*trainer, error) {
 	c := o.Config
-	f, err := fit(ctx, c, d, o.RunDir)
+	f, err := fit(ctx, d, o)
 	if err != nil {
 		return nil, err
 	}

@@ -41,7 +41,10 @@ type Options struct {
 	Warn       func(string)       // receives warnings, which the manifest lists too; nil drops them
 	Timing     quality.Options    // log of the time to a target loss (MLPerf HPC); only for a fresh run
 
-	Channels []channels.Kept // channels kept from the pretrained network; nil: all
+	// Baselines is the directory of a finished run without warnings whose data, split and `baselines` are the same. Its fits
+	// are used, if model.reference needs no others. Empty fits anew, with the same bits.
+	Baselines string
+	Channels  []channels.Kept // channels kept from the pretrained network; nil: all
 
 	now func() time.Time // clock of checkpoints; nil: time.Now
 }
