@@ -1,9 +1,9 @@
-"""Executes cells with the Go kernel in a folder, and prints what it proposes at the end of the last one, line by line.
+"""Executes cells with the Go kernel in a folder, and prints the completions at the end of the last one, line by line.
 
     complete.py FOLDER CELLS
 
-CELLS is a JSON file with the texts of the cells; the last one is not executed. The kernel waits for
-gopls for eight seconds only, while gopls reads packages: it is asked up to twenty times.
+CELLS is a JSON file with the texts of the cells; the last one is not executed. The kernel waits for gopls for eight
+seconds only, while gopls reads packages, so the request is repeated up to forty times.
 """
 
 import json
@@ -19,7 +19,7 @@ manager, client = start_new_kernel(kernel_name="gonb", startup_timeout=120)
 try:
     for cell in cells[:-1]:
         client.execute_interactive(cell, timeout=900, output_hook=lambda m: print(m["content"], file=sys.stderr))
-    for _ in range(20):
+    for _ in range(40):
         names = client.complete(cells[-1], reply=True, timeout=120)["content"].get("matches")
         if names:
             print("\n".join(names))
