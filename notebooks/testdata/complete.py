@@ -26,4 +26,4 @@ try:
             break
 finally:
     client.stop_channels()
-    manager.shutdown_kernel(now=True)
+    manager.shutdown_kernel()  # on request the kernel ends gopls too
