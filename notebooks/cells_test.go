@@ -258,6 +258,7 @@ func TestFindModule(t *testing.T) {
 			shell("go mod init gonb_0")
 			find := strings.ReplaceAll(strings.TrimPrefix(command, "!*"), "\\\n", " ")
 			shell(find)
+			shell("echo '// what the user adds' >>go.mod")
 			text := shell("cat go.mod go.sum")
 			if shell(find); shell("cat go.mod go.sum") != text {
 				t.Error("executed again it changes go.mod or go.sum")
