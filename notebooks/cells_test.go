@@ -404,7 +404,7 @@ fmt.Println(p.Spread("t850").Shape())`
 		got, _ := results(n.Cells[cell].Outputs)
 		for _, line := range strings.Split(strings.Join(got, "\n"), "\n") {
 			if strings.HasSuffix(line, "  go.mod") || strings.HasSuffix(line, "  go.sum") {
-				sums = append(sums, line)
+				sums = append(sums, strings.TrimPrefix(line, "stdout "))
 			}
 		}
 		return sums
