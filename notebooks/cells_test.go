@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -122,25 +123,33 @@ func TestCells(t *testing.T) {
 	}
 }
 
-// jupyter executes a notebook with the Go kernel in a folder.
-func jupyter(t *testing.T, folder string, flags []string, paths ...string) string {
+// kernel runs a Python program that starts the Go kernel, and returns its output. The path begins with the folders of
+// more programs for the kernel.
+func kernel(t *testing.T, programs []string, args ...string) string {
 	t.Helper()
-	kernel := value(filepath.Abs("../build/kernel"))
-	if _, err := os.Stat(filepath.Join(kernel, "gonb")); err != nil {
+	folder := value(filepath.Abs("../build/kernel"))
+	if _, err := os.Stat(filepath.Join(folder, "gonb")); err != nil {
 		t.Fatalf("%v: scripts/setup.sh test installs the kernel", err)
 	}
-	args := append([]string{"../scripts/notebooks.py"}, flags...)
-	if folder != "" {
-		args = append(args, "--in", folder)
-	}
-	cmd := exec.Command(testdata.Python(t), append(args, paths...)...)
-	cmd.Env = append(os.Environ(), "JUPYTER_DATA_DIR="+filepath.Join(kernel, "jupyter"), "PATH="+kernel+string(os.PathListSeparator)+os.Getenv("PATH"))
+	cmd := exec.Command(testdata.Python(t), args...)
+	path := strings.Join(append(programs, folder, os.Getenv("PATH")), string(os.PathListSeparator))
+	cmd.Env = append(os.Environ(), "JUPYTER_DATA_DIR="+filepath.Join(folder, "jupyter"), "PATH="+path)
 	var out, log bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &log
 	if err := cmd.Run(); err != nil {
 		t.Fatalf("%v\n%s%s", err, out.String(), log.String())
 	}
 	return out.String()
+}
+
+// jupyter executes a notebook with the Go kernel in a folder.
+func jupyter(t *testing.T, folder string, flags []string, paths ...string) string {
+	t.Helper()
+	args := append([]string{"../scripts/notebooks.py"}, flags...)
+	if folder != "" {
+		args = append(args, "--in", folder)
+	}
+	return kernel(t, nil, append(args, paths...)...)
 }
 
 // moduleFolder is the folder of a module that requires this one.
@@ -177,13 +186,102 @@ func results(outputs []output) (got []string, progress string) {
 	return got, progress
 }
 
-// setupCell is the first cell of the notebooks, but for the decoder, which is already built, and a version: make trims
-// paths, so that cells do not find the sources whose digest is their version.
-func setupCell(t *testing.T) string {
+// findModule is the part of the first cell of the notebooks that finds this module: one command of the shell.
+func findModule(t *testing.T) string {
+	t.Helper()
 	first, _ := readNotebook(t, "first-forecast.ipynb")
-	setup := strings.Join(first.Cells[1].Source, "")
-	return strings.Join(strings.Split(setup, "\n")[:strings.Count(setup[:strings.Index(setup, "!*go build")], "\n")], "\n") +
-		"\n%noautoget\n%goflags \"-ldflags=-s -w -X=github.com/ensemble-weather/ensemble/internal/version.described=cells\""
+	command, _, found := strings.Cut(strings.Join(first.Cells[1].Source, ""), "\n!*go build")
+	if !found || !strings.HasPrefix(command, "!*") {
+		t.Fatalf("the first cell begins with %q", command)
+	}
+	return command
+}
+
+// setupCell is the first cell of the notebooks, but for the decoder, which is already built, and two settings. A version: make
+// trims paths, so that cells do not find the sources whose digest is their version. A workspace, outside of the kernel's
+// folder: make has compiled the packages of a main module, and with trimmed paths Go compiles those of a replacement again,
+// which takes minutes. TestFindModule builds with the replacement.
+func setupCell(t *testing.T) string {
+	work := filepath.Join(t.TempDir(), "go.work")
+	return findModule(t) + "\n!*sha256sum go.mod go.sum\n!*[ -e " + work + " ] || GOWORK=" + work + " go work init . " + value(filepath.Abs("..")) +
+		"\n%env GOWORK " + work + "\n%noautoget\n%goflags \"-ldflags=-s -w -X=github.com/ensemble-weather/ensemble/internal/version.described=cells\""
+}
+
+// TestFindModule: the first cell is the same in all notebooks and on the page. Its command makes the packages of this module
+// those of cells, in a checkout, in a module that requires it and below a linked folder. Executed again it changes nothing.
+func TestFindModule(t *testing.T) {
+	command := findModule(t)
+	first, _ := readNotebook(t, "first-forecast.ipynb")
+	cell := strings.Join(first.Cells[1].Source, "")
+	for _, path := range append(notebooksHere(t), "testdata/gcm.ipynb") {
+		n, _ := readNotebook(t, path)
+		found := false
+		for _, c := range n.Cells {
+			found = found || c.Kind == "code" && strings.Join(c.Source, "") == cell
+		}
+		if !found {
+			t.Errorf("%s has another first cell than first-forecast.ipynb", path)
+		}
+	}
+	if page, err := os.ReadFile("README.md"); err != nil || !strings.Contains(string(page), "\n"+cell+"\n") {
+		t.Errorf("README.md has another first cell than first-forecast.ipynb (%v)", err)
+	}
+	linked := filepath.Join(t.TempDir(), "linked")
+	deep := filepath.Join(t.TempDir(), "a", "b", "c")
+	if err := os.MkdirAll(deep, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(deep, linked); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ name, notebook, temporary string }{
+		{"checkout", value(filepath.Abs(".")), t.TempDir()},
+		{"module that requires it", moduleFolder(t), t.TempDir()},
+		{"below a linked folder", moduleFolder(t), linked},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			dir := filepath.Join(c.temporary, "gonb_0")
+			if err := os.Mkdir(dir, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			// shell runs a command as the kernel does.
+			shell := func(command string) string {
+				cmd := exec.Command("bash", "-c", command)
+				cmd.Dir = dir
+				cmd.Env = append(os.Environ(), "GONB_DIR="+c.notebook, "PWD="+dir)
+				out, err := cmd.CombinedOutput()
+				if err != nil {
+					t.Fatalf("%s: %v\n%s", command, err, out)
+				}
+				return string(out)
+			}
+			shell("go mod init gonb_0")
+			find := strings.ReplaceAll(strings.TrimPrefix(command, "!*"), "\\\n", " ")
+			shell(find)
+			shell("echo '// what the user adds' >>go.mod")
+			text := shell("cat go.mod go.sum")
+			if shell(find); shell("cat go.mod go.sum") != text {
+				t.Error("executed again it changes go.mod or go.sum")
+			}
+			// The kernel opens all files of a folder that an absolute path names in the language server.
+			if !strings.Contains(text, "\nreplace github.com/ensemble-weather/ensemble => ../") {
+				t.Errorf("no relative path to the module: %s", text)
+			}
+			// go list fails if go.mod or go.sum lacks a module of a dependency.
+			const packages = " github.com/ensemble-weather/ensemble/notebooks github.com/ensemble-weather/ensemble/cmd/ensemble-decode"
+			shell("go list -deps" + packages)
+			if got, want := shell("go list -f '{{.Dir}}'"+packages), value(filepath.Abs("."))+"\n"+value(filepath.Abs("../cmd/ensemble-decode"))+"\n"; got != want {
+				t.Errorf("cells use %s, want %s", got, want)
+			}
+			// A cell builds with it: a package without dependencies of this module, compiled in seconds.
+			if err := os.WriteFile(filepath.Join(dir, "main.go"), []byte("package main\n\nimport \"github.com/ensemble-weather/ensemble/postproc/dist\"\n\nfunc main() { println(len(dist.Table) > 0) }\n"), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			if got := shell("go run ."); got != "true\n" {
+				t.Errorf("the cell printed %q", got)
+			}
+		})
+	}
 }
 
 // source is a cell of a notebook that a test writes.
@@ -288,7 +386,7 @@ fmt.Println(p.Spread("t850").Shape())`
 	path := filepath.Join(dir, "kernel.ipynb")
 	// The third cell does not compile, on its second line.
 	broken := "%%\nvar wrong string = 1\nfmt.Println(wrong)"
-	writeNotebook(t, path, setup, cell, broken, another)
+	writeNotebook(t, path, setup, cell, broken, setup, another)
 	jupyter(t, dir, []string{"--keep", "--all"}, path)
 	n, _ := readNotebook(t, path)
 	if o := n.Cells[2].Outputs; len(o) != 1 || o[0].Kind != "error" || !strings.Contains(strings.Join(o[0].Traceback, "\n"), "Cell[3]: Line 2") ||
@@ -302,9 +400,21 @@ fmt.Println(p.Spread("t850").Shape())`
 	if !strings.Contains(progress, "train 80/80 100 %") {
 		t.Errorf("its progress ended with %q", progress)
 	}
+	files := func(cell int) (sums []string) { // checksums of go.mod and go.sum
+		got, _ := results(n.Cells[cell].Outputs)
+		for _, line := range strings.Split(strings.Join(got, "\n"), "\n") {
+			if strings.HasSuffix(line, "  go.mod") || strings.HasSuffix(line, "  go.sum") {
+				sums = append(sums, strings.TrimPrefix(line, "stdout "))
+			}
+		}
+		return sums
+	}
+	if before, after := files(0), files(3); len(before) != 2 || !slices.Equal(before, after) {
+		t.Errorf("the first cell, executed again, changed %v to %v", before, after)
+	}
 	// Another cell is another program of the same version: it finds the results of the first. Progress of opening the
 	// files appears on a slow machine.
-	got, progress = results(n.Cells[3].Outputs)
+	got, progress = results(n.Cells[4].Outputs)
 	if all := strings.Join(got, ", "); all != "stdout [32 64]" || strings.Contains(progress, "train") {
 		t.Errorf("a second cell computed results of the first again: %s, progress %q", all, progress)
 	}
