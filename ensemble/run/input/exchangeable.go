@@ -54,11 +54,7 @@ func someWithoutZeroFault(entries []ensemble.Entry) (Fault, bool) {
 	if len(lack) == 0 || with == 0 {
 		return Fault{}, false
 	}
-	n := len(lack)
-	if n > humanise.MaxListed {
-		lack = append(lack[:humanise.MaxListed], fmt.Sprintf("and %d more", n-humanise.MaxListed))
-	}
-	return Fault{Kind: FaultMissing, Code: exit.BadData, What: "member 0 is in some initialisations only", At: "initialisations without it: " + strings.Join(lack, ", "),
+	return Fault{Kind: FaultMissing, Code: exit.BadData, What: "member 0 is in some initialisations only", At: "initialisations without it: " + humanise.List(lack),
 		Why: fmt.Sprintf("data.members.control is none, so that member 0 is a member as any other; %d of %d initialisations have it", with, len(others)),
-		Fix: "give the files of member 0, or write `control: exclude` under `data:` and `members:` to use the other numbers only", Fields: n}, true
+		Fix: "give the files of member 0, or write `control: exclude` under `data:` and `members:` to use the other numbers only", Fields: len(lack)}, true
 }
