@@ -13,13 +13,13 @@ import (
 // one is no missing control.
 func TestMemberZeroWithoutControl(t *testing.T) {
 	axes := ensemble.Axes{Variables: []string{"t"}, Levels: []ensemble.Level{ensemble.PressureLevel(850)}, Leads: []ensemble.Lead{0}}
-	grid, err := ensemble.NamedGrid("30deg")
+	grid, err := ensemble.NamedGrid("20deg")
 	if err != nil {
 		t.Fatal(err)
 	}
 	day := func(d int) ensemble.Init { return ensemble.InitAt(time.Date(2024, 1, d, 0, 0, 0, 0, time.UTC)) }
 	field := func(d int, m ensemble.Member, kind string) ensemble.Entry {
-		return ensemble.Entry{Key: ensemble.Key{Variable: "t", Level: axes.Levels[0], Init: day(d), Member: m}, Kind: &ensemble.Kind{MemberType: kind}, File: "fc.grib2", Grid: grid}
+		return ensemble.Entry{Key: ensemble.Key{Variable: "t", Level: axes.Levels[0], Init: day(d), Member: m}, Kind: &ensemble.Kind{MemberType: kind, Grid: grid, Unit: "K", NativeUnit: "K"}, File: "fc.grib2"}
 	}
 	check := func(b RequiredFields, entries ...ensemble.Entry) []Fault {
 		b.Axes = axes
