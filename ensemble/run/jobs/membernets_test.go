@@ -18,6 +18,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/run/predict"
 	"github.com/ensemble-weather/ensemble/ensemble/run/runtest"
 	"github.com/ensemble-weather/ensemble/ensemble/run/samples/samplestest"
+	"github.com/ensemble-weather/ensemble/ensemble/run/scoring"
 	"github.com/ensemble-weather/ensemble/ensemble/run/train"
 	"github.com/ensemble-weather/ensemble/ensemble/run/train/traintest"
 	"github.com/ensemble-weather/ensemble/ensemble/run/verify"
