@@ -21,7 +21,34 @@ const (
 	UsedSpread  Aggregate = "spread" // standard deviation over the used members, divided by its RMS in training
 	FirstMember Aggregate = "first"  // standardised field of the first used member
 	MeanOffset  Aggregate = "offset" // mean over the used members minus the first one, divided by the RMS of the spread
+	UsedMean    Aggregate = "mean"   // standardised mean over the used members
 )
+
+// AggregateKind is a row of AggregateKinds.
+type AggregateKind struct {
+	Name      Aggregate
+	Doc       string
+	UsesFirst bool // whether the value depends on which member is the first
+}
+
+// AggregateKinds lists all aggregates.
+var AggregateKinds = []AggregateKind{
+	{UsedSpread, "ensemble spread", false},
+	{FirstMember, "the first member", true},
+	{MeanOffset, "ensemble mean minus first member", true},
+	{UsedMean, "ensemble mean", false},
+}
+
+// kindOf returns the row of an aggregate; nil if there is none.
+func (a Aggregate) kindOf() *AggregateKind {
+	if i := slices.IndexFunc(AggregateKinds, func(k AggregateKind) bool { return k.Name == a }); i >= 0 {
+		return &AggregateKinds[i]
+	}
+	return nil
+}
+
+// UsesFirst reports whether the value depends on which member is the first.
+func (a Aggregate) UsesFirst() bool { return a.kindOf() != nil && a.kindOf().UsesFirst }
 
 // Features converts the used members of a forecast to the input channels of a network.
 //
@@ -44,9 +71,11 @@ type Features struct {
 	Auxiliary []Auxiliary `json:"auxiliary,omitempty"`
 	// MemberInputs are the channels of each member, for networks with members as input; nil: none.
 	MemberInputs []MemberChannel `json:"member_channels,omitempty"`
+	// Exchangeable fits the normalisers to the fields of all used members, since none is special.
+	Exchangeable bool `json:"-"`
 
 	// Fitted on training dates, [lead][variable][level] as Axes.
-	Fields  []*Normaliser `json:"-"`       // normalisers of the first member's fields
+	Fields  []*Normaliser `json:"-"`       // normalisers of the first member's fields, or if Exchangeable of all used members'
 	Spreads []float64     `json:"spreads"` // RMS of the used members' standard deviation
 	// Maps, if not nil, reads the maps of the normaliser of field i from a file into n, whose
 	// memory may be reused. It is used while Fields[i].Mean is nil, from several goroutines.
@@ -155,7 +184,7 @@ type Gather func(part []float64) (whole []float64, err error)
 func GatherLocal(part []float64) ([]float64, error) { return part, nil }
 
 // Fit estimates normalisers and spread scales from training forecasts. used are positions on
-// the member axis; the normalisers are fitted to the first of them.
+// the member axis; the normalisers are fitted to the first of them, or if Exchangeable to all.
 //
 // Errors: no forecast, or none with values.
 func (f *Features) Fit(train []*Forecast, used []int, kind Standardisation, las LASOptions) error {
@@ -184,7 +213,7 @@ type FeatureSums struct {
 
 // fieldSums holds the sums of one field: of all past years, and of the current one.
 type fieldSums struct {
-	all, year PointSums // of the first member
+	all, year PointSums // of the first member, or of all used members
 	count, sq []float64 // number and sum of squares of the spreads
 }
 
@@ -205,8 +234,12 @@ func (s *FeatureSums) Add(fc *Forecast) {
 				if next {
 					x.endYear()
 				}
-				x.year.Add(fc.Field(t, s.used[0], v, l))
 				fc.MeanStd(s.mean, s.std, t, v, l, s.used, s.f.DDOF)
+				if s.f.Exchangeable {
+					x.year.AddMoments(s.mean, s.std, 1-float64(s.f.DDOF)/float64(len(s.used)))
+				} else {
+					x.year.Add(fc.Field(t, s.used[0], v, l))
+				}
 				for p, d := range s.std {
 					if d == d {
 						x.count[p]++
@@ -321,7 +354,7 @@ func (f *Features) Build(dst []float32, fc *Forecast, used []int) error {
 		return fmt.Errorf("features: dst has %[2]d values, want %[1]d", f.Channels()*d*n, len(dst))
 	}
 	for _, a := range f.Aggregates {
-		if a != FirstMember && a != MeanOffset && a != UsedSpread {
+		if a.kindOf() == nil {
 			return fmt.Errorf("features: unknown aggregate %q", a)
 		}
 	}
@@ -403,18 +436,18 @@ func (f *Features) eachField(n int, do func(t, v, l int, r *Scratch) error) erro
 // WriteField writes the channels of variable v at lead t and level l. fields are those of the used
 // members in order. Different fields can be written concurrently, each with its own r.
 //
-//	spread  s / Spreads,   first  (x₁ − Mean)/Scale,   offset  (x̄ − x₁)/Spreads
+//	spread  s / Spreads,   first  (x₁ − Mean)/Scale,   offset  (x̄ − x₁)/Spreads,   mean  (x̄ − Mean)/Scale
 //
 // Shape: dst as in Build; each of fields [point].
 // Missing: NaN becomes 0. Values beyond InputLimit become it. Errors: those of Maps.
 func (f *Features) WriteField(dst []float32, fields [][]float32, t, v, l int, r *Scratch) error {
 	first := fields[0]
 	n, d := len(first), len(f.Axes.Levels)
-	if slices.Contains(f.Aggregates, MeanOffset) || slices.Contains(f.Aggregates, UsedSpread) {
+	if slices.ContainsFunc(f.Aggregates, func(a Aggregate) bool { return a != FirstMember }) {
 		f.MeanStd(r.mean, r.std, fields)
 	}
 	var norm *Normaliser
-	if slices.Contains(f.Aggregates, FirstMember) {
+	if slices.Contains(f.Aggregates, FirstMember) || slices.Contains(f.Aggregates, UsedMean) {
 		var err error
 		if norm, err = f.normaliser(t, v, l, r); err != nil {
 			return err
@@ -424,14 +457,14 @@ func (f *Features) WriteField(dst []float32, fields [][]float32, t, v, l int, r 
 	for i, a := range f.Aggregates {
 		c := (t*len(f.Aggregates)+i)*len(f.Axes.Variables) + v
 		out := dst[(c*d+l)*n : (c*d+l+1)*n]
-		switch {
-		case a == UsedSpread:
+		switch a {
+		case UsedSpread:
 			fieldmath.Scale(out, r.std, inverse)
-		case a == FirstMember && len(norm.Mean) == n:
-			fieldmath.Standardise(out, first, norm.Mean, norm.Scale)
-		case a == FirstMember:
-			norm.Apply(out, first)
-		case a == MeanOffset:
+		case FirstMember:
+			norm.applyWide(out, first)
+		case UsedMean:
+			norm.applyWide(out, r.mean)
+		case MeanOffset:
 			for p, x := range first {
 				out[p] = (r.mean[p] - x) * inverse
 			}

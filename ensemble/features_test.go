@@ -1,7 +1,9 @@
 package ensemble
 
 import (
+	"errors"
 	"math"
+	"slices"
 	"testing"
 	"time"
 )
@@ -120,6 +122,106 @@ func TestFeaturesUnderMemberPermutation(t *testing.T) {
 	for i := range a {
 		if math.Float32bits(a[i]) != math.Float32bits(b[i]) {
 			t.Fatalf("channel %s changes with the order of members", f.ChannelName(i/n))
+		}
+	}
+}
+
+// Where no member is special, no bit of fitted normalisers and of channels depends on the numbers of the members, also of
+// the channels of each member. The mean is standardised by the moments of all members, whatever the divisor of the spread.
+func TestExchangeableFeatures(t *testing.T) {
+	grid := testGrid(8, 9, true)
+	used := []int{0, 1, 2, 3, 4}
+	for _, kind := range []Standardisation{GlobalStandard, LAS} {
+		for ddof := range 2 {
+			fit := func(order []int, exchangeable bool) *Features {
+				f := &Features{Axes: testAxes, Aggregates: []Aggregate{UsedMean, UsedSpread}, DDOF: ddof, Exchangeable: exchangeable, MemberInputs: []MemberChannel{StandardisedMember, MemberOffset}}
+				var train []*Forecast
+				for k := range 6 {
+					fc := testForecast(time.Date(2000, 1, 1+20*k, 0, 0, 0, 0, time.UTC), testAxes, 5, grid)
+					train = append(train, renumbered(fc, order))
+				}
+				if err := f.Fit(train, used, kind, LASOptions{Window: 3, Smooth: 1}); err != nil {
+					t.Fatal(err)
+				}
+				return f
+			}
+			plain, other := fit(used, true), fit([]int{3, 0, 4, 2, 1}, true)
+			for i, n := range plain.Fields {
+				if !slices.Equal(n.Mean, other.Fields[i].Mean) || !slices.Equal(n.Scale, other.Fields[i].Scale) || plain.Spreads[i] != other.Spreads[i] {
+					t.Fatalf("%s, divisor M - %d: field %d is fitted to other values with other numbers", kind, ddof, i)
+				}
+			}
+			if a, b := fit(used, false), fit([]int{3, 0, 4, 2, 1}, false); slices.Equal(a.Fields[0].Mean, b.Fields[0].Mean) {
+				t.Error("without Exchangeable the first member is not special")
+			}
+			fc := testForecast(time.Date(2001, 5, 4, 0, 0, 0, 0, time.UTC), testAxes, 5, grid)
+			n := grid.Size() * 2
+			a, b := make([]float32, plain.Channels()*n), make([]float32, plain.Channels()*n)
+			size := plain.MemberChannels() * n
+			x, y := make([]float32, 5*size), make([]float32, 5*size)
+			order := []int{2, 4, 1, 0, 3}
+			if err := errors.Join(plain.Build(a, fc, used), plain.Build(b, fc, order), plain.BuildMembers(x, fc, used), plain.BuildMembers(y, fc, order)); err != nil {
+				t.Fatal(err)
+			}
+			if !slices.Equal(a, b) {
+				t.Error("statistics change with the order of members")
+			}
+			for i, m := range order {
+				if !slices.Equal(y[i*size:(i+1)*size], x[m*size:(m+1)*size]) {
+					t.Errorf("channels of member %d change with the order of members", m)
+				}
+			}
+			if kind == LAS {
+				continue
+			}
+			// Of the first field: mean and variance over dates, members and points.
+			var weight, sum, sq float64
+			w := grid.Weights()
+			for k := range 6 {
+				fc := testForecast(time.Date(2000, 1, 1+20*k, 0, 0, 0, 0, time.UTC), testAxes, 5, grid)
+				for m := range used {
+					for p, v := range fc.Field(0, m, 0, 0) {
+						weight, sum, sq = weight+w[p], sum+w[p]*float64(v), sq+w[p]*float64(v)*float64(v)
+					}
+				}
+			}
+			mean := sum / weight
+			std := math.Sqrt(sq/weight - mean*mean)
+			if got := plain.Fields[0]; math.Abs(got.Mean[0]-mean) > 1e-6 || math.Abs(got.Scale[0]-std) > 1e-6 {
+				t.Errorf("divisor M - %d: mean %g and scale %g of all members, want %g and %g", ddof, got.Mean[0], got.Scale[0], mean, std)
+			}
+			average := 0.0
+			for m := range used {
+				average += float64(fc.Field(0, m, 0, 0)[3]) / 5
+			}
+			c := plain.Channel(testAxes.Leads[0], UsedMean, "t")
+			if got, want := float64(a[c*n+3]), (average-mean)/std; math.Abs(got-want) > 1e-5 {
+				t.Errorf("channel %s is %g, want %g", plain.ChannelName(c), got, want)
+			}
+		}
+	}
+}
+
+// renumbered returns a forecast whose member m has the fields of member order[m].
+func renumbered(fc *Forecast, order []int) *Forecast {
+	out := NewForecast(fc.Init, fc.Axes, fc.Members, fc.Grid)
+	for t := range fc.Axes.Leads {
+		for m, from := range order {
+			for v := range fc.Axes.Variables {
+				for l := range fc.Axes.Levels {
+					copy(out.Field(t, m, v, l), fc.Field(t, from, v, l))
+				}
+			}
+		}
+	}
+	return out
+}
+
+// Uses of the control read as sentences.
+func TestDescribeControl(t *testing.T) {
+	for use, want := range map[string]string{IncludeControl: "control included", ExcludeControl: "control excluded", NoControl: "no control"} {
+		if got := DescribeControl(use); got != want {
+			t.Errorf("%s: %q, want %q", use, got, want)
 		}
 	}
 }

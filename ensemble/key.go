@@ -147,6 +147,21 @@ type Member int
 // Control is the unperturbed member.
 const Control Member = 0
 
+// Uses of the control, as data.members.control has them.
+const (
+	IncludeControl = "include" // as a member
+	ExcludeControl = "exclude" // not at all
+	NoControl      = "none"    // there is none: every member, also number 0, is one more draw from the same distribution
+)
+
+// DescribeControl describes the use of the control for people: "control included".
+func DescribeControl(use string) string {
+	if use == NoControl {
+		return "no control"
+	}
+	return "control " + use + "d"
+}
+
 // NoMember is the member of a field that does not belong to an ensemble.
 const NoMember Member = math.MinInt32
 

@@ -44,7 +44,7 @@ func (c *TrainConfig) checkKind() []*exit.Error {
 		add("model.base", fmt.Sprintf("model.base is %d, want a multiple of %d", m.Base, n), kind.BaseReason, fmt.Sprintf("give %d, %d, %d or another multiple", n, 2*n, 3*n))
 	}
 	for _, need := range kind.RequiredStatistics {
-		if !slices.Contains(d.Features, need) {
+		if !slices.Contains(d.Features, need) && !c.refusesFirst(need) {
 			add("data.features", m.Kind+" needs feature "+need, "it has separate inputs for "+strings.Join(kind.RequiredStatistics, " and "), "set data.features: ["+strings.Join(kind.RequiredStatistics, ", ")+"]")
 			break
 		}

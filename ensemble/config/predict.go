@@ -110,7 +110,7 @@ var PredictSchema = newOptionalSchema[Predict]("predict", slices.Concat([]schema
 	{Path: "members.required", Default: "[control]", Check: OneOf("control", "none"), Example: "[control]",
 		Help: "Members without which no product is made. [none]: continue also without the control."},
 	{Path: "members.control", Check: OneOf("include", "exclude", "mean_only", "none"), Example: "none",
-		Help: "Use of the control member. include: as a member; exclude: ignored; none: the input has no control, perturbed members replace it. Default: as in training."},
+		Help: "Use of the control member. include: as a member; exclude: ignored; none: the input has no control, perturbed members replace it; for models trained with data.members.control: none, number 0 is a member as any other. Default: as in training."},
 	{Path: "members.on_missing", Default: "fail", Check: OneOf("fail", "degrade", "fallback"), Example: "degrade",
 		Help: "Handling of missing members. fail: exit code 66, no product. degrade: continue with the complete members; products state their number, with status degraded. fallback: as degrade, but publish a fallback forecast if the network needs more members."},
 	{Path: "members.wait", Check: Above(0), Example: "40m",

@@ -301,8 +301,8 @@ var TrainSchema = newSchema[Train]("train", slices.Concat([]schema.Key{
 		Help: "Smallest number of input members in training: each sample uses a random number from this one to data.members.use, so that the model supports any of these. Default: data.members.use."},
 	{Path: "data.members.full", Check: AtLeast(2), Example: "10",
 		Help: "Number of members of the full ensemble, whose spread is the target of model.head: spread and with which scores compare. Default: all members of the forecasts."},
-	{Path: "data.members.control", Default: "include", Check: OneOf("include", "exclude"), Example: "exclude",
-		Help: "Whether the control is used as a member."},
+	{Path: "data.members.control", Default: "include", Check: OneOf(ensemble.IncludeControl, ensemble.ExcludeControl, ensemble.NoControl), Example: ensemble.ExcludeControl,
+		Help: "Use of the control. include: as a member; exclude: not at all; none: there is none. With none no member is special: all, also number 0, are equal draws, and features that depend on which member is the first are refused."},
 	{Path: "data.members.sampling", Default: "fixed", Check: OneOf("fixed", "random"), Example: "random",
 		Help: "Selection of input members in training. fixed: always the same; random: drawn for each sample."},
 	{Path: "data.leads", Required: true, Check: AtLeast(0), Example: "[0h, 24h, 48h]",
@@ -317,8 +317,8 @@ var TrainSchema = newSchema[Train]("train", slices.Concat([]schema.Key{
 		Help: "One of data.variables."},
 	{Path: "data.targets[].levels", Required: true, Example: "[850hPa]", ExampleIn: exampleLevels,
 		Help: "Levels of this target, from data.levels."},
-	{Path: "data.features", Default: "[spread, first, offset]", Check: OneOf("spread", "first", "offset"), Example: "[spread, first]",
-		Help: "Input features of each variable and lead. spread: ensemble spread; first: the first member; offset: ensemble mean minus first member. The published networks have the first two."},
+	{Path: "data.features", Default: "[spread, first, offset]", Check: OneOf(featureNames()...), Example: "[spread, first]",
+		Help: featuresHelp()},
 	{Path: "data.standardise", Default: "global", Check: OneOf("global", "las"), Example: "las",
 		Help: "Standardisation of inputs. global: one mean and scale for each variable and level; las: maps of both (Local Area-wise Standardization). Fitted to the training data only."},
 	{Path: "data.las.window", Default: "7", Check: AtLeast(1), Example: "7",
@@ -461,6 +461,7 @@ func LoadTrain(src Sources) (*TrainConfig, error) {
 	}
 	c := &TrainConfig{Loaded: e}
 	e.Fill(&c.Train)
+	c.setDefaultFeatures()
 	if c.Data.Split == (Split{}) {
 		e.values["data.split.fractions.train"], e.values["data.split.fractions.validation"] = 0.7, 0.1
 		e.Fill(&c.Train)
@@ -562,6 +563,7 @@ func (c *TrainConfig) check() []*exit.Error {
 	faults = append(faults, c.checkModel()...)
 	faults = append(faults, c.checkStages()...)
 	faults = append(faults, c.checkMembers()...)
+	faults = append(faults, c.checkExchangeable()...)
 	faults = append(faults, c.checkReference()...)
 	faults = append(faults, c.checkSpatialInputs()...)
 	faults = append(faults, c.checkClimate()...)

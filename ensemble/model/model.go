@@ -59,7 +59,7 @@ type Model struct {
 // Metadata holds the properties of a model besides its networks, task and arrays.
 type Metadata struct {
 	Version string          `json:"version"`         // of the program that trained it
-	Control string          `json:"members_control"` // whether the control member is used: "include" or "exclude"
+	Control string          `json:"members_control"` // use of the control, as data.members.control
 	Trained ensemble.Period `json:"trained"`         // training period
 	// Origins are those of the training forecasts; empty if unknown.
 	Origins []ensemble.Origin `json:"origins,omitempty"`

@@ -57,7 +57,7 @@ func (s *state) page() desk.Page {
 		m := newest.manifest
 		fact("newest products", "%s, %s ago", formatMinute(initOf(newest.name)), humanise.Duration(s.age(newest.name)))
 		fact("status", "%s", m.Status)
-		fact("members", "%d used; %d complete, %d expected; control %sd", len(m.MembersUsed), m.MembersComplete, m.MembersExpected, m.ControlPolicy)
+		fact("members", "%d used; %d complete, %d expected; %s", len(m.MembersUsed), m.MembersComplete, m.MembersExpected, ensemble.DescribeControl(m.ControlPolicy))
 		if stated := slices.ContainsFunc(p.Notices, func(n desk.Notice) bool {
 			return n.State == desk.Degraded && n.Init == formatMinute(initOf(newest.name))
 		}); !stated {

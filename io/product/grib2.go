@@ -81,7 +81,7 @@ func WriteGRIB2(ctx context.Context, enc Encoder, path string, p *Product, o Opt
 			return notRepresentable(path, err)
 		}
 		if f.Kind == Member {
-			keys = append(keys, encode.LongKey("typeOfEnsembleForecast", typeOfMember(f.Member)))
+			keys = append(keys, encode.LongKey("typeOfEnsembleForecast", typeOfMember(f.Member, p.Control)))
 		}
 		keys = append(append(keys, parameterKeys(v, f.Level)...), stepKeys(f.Lead, f.Period, f.periodMethod())...)
 		g.addMessage(base, keys, f.gribValues())
@@ -150,9 +150,9 @@ func (f Field) gribValues() []float32 {
 }
 
 // typeOfMember returns code table 4.6: 1 unperturbed low-resolution control, 3
-// positively perturbed. Member 0 is the control.
-func typeOfMember(m ensemble.Member) int64 {
-	if m == 0 {
+// positively perturbed. Member 0 is the control, unless the ensemble has none.
+func typeOfMember(m ensemble.Member, control string) int64 {
+	if m == ensemble.Control && control != ensemble.NoControl {
 		return 1
 	}
 	return 3
@@ -191,7 +191,7 @@ func WriteEnsembleGRIB2(ctx context.Context, enc Encoder, path string, f *ensemb
 						return notRepresentable(path, err)
 					}
 					keys := append(parameterKeys(q, level), stepKeys(lead, 0, "")...)
-					keys = append(keys, encode.LongKey("typeOfEnsembleForecast", typeOfMember(id)), encode.LongKey("perturbationNumber", int64(id)),
+					keys = append(keys, encode.LongKey("typeOfEnsembleForecast", typeOfMember(id, ensemble.IncludeControl)), encode.LongKey("perturbationNumber", int64(id)),
 						encode.LongKey("numberOfForecastsInEnsemble", int64(len(f.Members))),
 						encode.LongKey("typeOfGeneratingProcess", ensembleRun))
 					one, err := Field{Variable: name, Kind: Member, Values: f.Field(t, m, v, l)}.inGRIBUnit()

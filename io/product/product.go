@@ -85,7 +85,7 @@ type Metadata struct {
 	TemplateTimes []ensemble.Valid
 	MemberAges    []time.Duration // of the members of a lagged ensemble, in their order; else nil
 	DDOF          int             // spreads have the divisor M − DDOF
-	Control       string          // use of the control: include, exclude, mean_only, none
+	Control       string          // use of the control: include, exclude, none
 	ModelChecksum string          // "sha256:…"
 	Inputs        []manifest.File
 }

@@ -41,6 +41,7 @@ STAGES = {
 CASES: dict[str, Mapping[str, Any]] = {
     "unet3d, several networks": {"train__networks": 2, "model__embedding": 2, "data__standardise": "las"},
     "unet3d, divisible grid": {"model__stages": 1, "data__features": "[spread, first]"},
+    "unet3d, no control": {"data__members__control": "none", "data__standardise": "las"},
     "unet3d, spread": {"model__head": "spread", "train__loss__kind": "mse"},
     "unet3d, two leads": {"data__target_leads": "[24h, 48h]"},
     "unet3d, channels removed": {

@@ -397,7 +397,7 @@ func (c *inputCheck) checkInventory(ctx context.Context, o Options) error {
 		var found []input.Fault
 		c.axes, cat, found = input.ChooseStatistics(cat, axes, input.StatisticsOf(o.Config))
 		c.faults = append(c.faults, found...)
-		b := input.RequiredFields{Axes: axes, Members: all, OfTraining: true}
+		b := input.RequirementsOf(o.Config, axes, all)
 		entries, _ := input.SelectUnique(cat.Entries, b.Contains, false)
 		to, err := input.DestinationOf(ctx, o.Config, fio.Open)
 		c.faults = append(c.faults, input.CheckInventory(cat, at, entries, []input.RequiredFields{b}, to)...)

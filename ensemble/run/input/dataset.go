@@ -53,24 +53,23 @@ func (s *Selection) ConflictCount(inits []ensemble.Init) (n int) {
 	return n
 }
 
-// SelectForecasts selects all initialisations with all leads, variables and levels of the axes for the
-// members, to be read on one grid. Where fields are statistics over time, the selection's axes have those that the
+// SelectForecasts selects all initialisations with all leads, variables, levels and members of the required
+// fields, to be read on one grid. Where fields are statistics over time, the selection's axes have those that the
 // request selects. No values are read.
 //
 // Errors: those of ChooseStatistics; exit 65 if a variable, level or lead is in no file, if grids differ without interpolation or cannot
 // be interpolated, if initialisations are mixed, or if a unit is unknown; exit 66 if an initialisation lacks
 // fields.
-func SelectForecasts(in *fio.Input, axes ensemble.Axes, members []ensemble.Member, to Destination, of StatisticRequest) (*Selection, error) {
-	s := &Selection{Members: members}
+func SelectForecasts(in *fio.Input, required RequiredFields, to Destination, of StatisticRequest) (*Selection, error) {
+	s := &Selection{Members: required.Members}
 	var used *ensemble.Catalogue
 	var found []Fault
-	s.Axes, used, found = ChooseStatistics(in.Catalogue(), axes, of)
+	s.Axes, used, found = ChooseStatistics(in.Catalogue(), required.Axes, of)
 	chosen, err := SplitFaults(found)
 	if err != nil {
 		return nil, err
 	}
 	s.StatisticWarnings = chosen
-	required := RequiredFields{axes, members, true}
 	s.Entries, s.Duplicates = SelectUnique(used.Entries, required.Contains, false)
 	if s.Warnings, err = SplitFaults(CheckInventory(used, FileList(in.Files()), s.Entries, []RequiredFields{required}, to)); err != nil {
 		return nil, err

@@ -28,7 +28,7 @@ func TestSelectionOnPartOfTheGrid(t *testing.T) {
 	cat := in.Catalogue()
 	axes := ensemble.Axes{Variables: []string{"t"}, Levels: []ensemble.Level{ensemble.PressureLevel(500)}, Leads: cat.Leads()[:2]}
 	read := func(part *ensemble.Window) (*Selection, *ensemble.Forecast) {
-		s, err := SelectForecasts(in, axes, cat.Members()[:3], Destination{}, StatisticRequest{})
+		s, err := SelectForecasts(in, RequiredFields{Axes: axes, Members: cat.Members()[:3], OfTraining: true}, Destination{}, StatisticRequest{})
 		if err != nil {
 			t.Fatal(err)
 		}

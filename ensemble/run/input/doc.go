@@ -2,6 +2,6 @@
 // Jobs give the axes and members that they need; the package selects, reads, interpolates and combines lagged
 // members:
 //
-//	chosen, err := input.SelectForecasts(files, axes, members, to, of)
+//	chosen, err := input.SelectForecasts(files, required, to, of)
 //	forecasts, warnings, err := chosen.Read(ctx, chosen.Inits, nil)
 package input

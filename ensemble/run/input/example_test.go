@@ -25,7 +25,7 @@ func ExampleSelectForecasts() {
 	}
 	axes := ensemble.Axes{Leads: []ensemble.Lead{0}, Variables: []string{"t"}, Levels: []ensemble.Level{ensemble.PressureLevel(85000)}}
 	to := input.Destination{Grid: grid, How: task.Interpolation{Method: "bilinear"}, Fix: input.FixRegrid}
-	chosen, err := input.SelectForecasts(in, axes, in.Catalogue().Members(), to, input.StatisticRequest{})
+	chosen, err := input.SelectForecasts(in, input.RequiredFields{Axes: axes, Members: in.Catalogue().Members(), OfTraining: true}, to, input.StatisticRequest{})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -47,7 +47,7 @@ const (
 	FaultCopy        FaultKind = "copy"        // values of another member, initialisation or lead
 	FaultConstant    FaultKind = "constant"    // the same value at all points
 	FaultInterval    FaultKind = "interval"    // statistics over time that differ, or are not unique
-	FaultMixed       FaultKind = "mixed"       // fields of another version of the forecast model
+	FaultMixed       FaultKind = "mixed"       // fields of another version of the forecast model, or members of several types
 	FaultUnused      FaultKind = "unused"      // messages of which no field was made
 )
 
@@ -120,6 +120,13 @@ type RequiredFields struct {
 	Axes       ensemble.Axes
 	Members    []ensemble.Member
 	OfTraining bool // the requirements are those of a train.yaml, whose keys the fixes of faults name
+	// Exchangeable members have no control: number 0 is required as any other number.
+	Exchangeable bool
+}
+
+// RequirementsOf returns what a training with these axes and members requires.
+func RequirementsOf(c *config.TrainConfig, axes ensemble.Axes, members []ensemble.Member) RequiredFields {
+	return RequiredFields{Axes: axes, Members: members, OfTraining: true, Exchangeable: c.Data.Members.Control == ensemble.NoControl}
 }
 
 // Keys calls visit for each field of one initialisation, by lead and member.
@@ -150,7 +157,18 @@ func CheckInventory(c *ensemble.Catalogue, at string, entries []ensemble.Entry, 
 	if faults != nil {
 		return faults // fields that no initialisation has are not listed for each
 	}
-	return slices.Concat(CentreFaults(entries), to.Faults(entries), UnitFaults(entries), CheckMissing(c, entries, blocks, EveryInit))
+	blocks = slices.Clone(blocks)
+	for i, b := range blocks {
+		if !b.Exchangeable || !b.OfTraining {
+			continue
+		}
+		faults = append(faults, typesOfMemberFaults(entries)...)
+		if f, mixed := someWithoutZeroFault(entries); mixed {
+			faults = append(faults, f)
+			blocks[i].Members = slices.DeleteFunc(slices.Clone(b.Members), func(m ensemble.Member) bool { return m == ensemble.Control })
+		}
+	}
+	return slices.Concat(faults, CentreFaults(entries), to.Faults(entries), UnitFaults(entries), CheckMissing(c, entries, blocks, EveryInit))
 }
 
 // CheckOffered finds required variables, levels, leads and members that are nowhere in the input. This
@@ -181,11 +199,14 @@ func CheckOffered(c *ensemble.Catalogue, at string, b RequiredFields) (faults []
 			f.Fix = orOwnName(c.Entries, name, b.Axes.Levels, f.Fix)
 		}
 		switch {
-		case kind == "member" && name == "0" && perturbed:
+		case kind == "member" && name == "0" && perturbed && !b.Exchangeable:
 			f = MissingControlFault(at, have)
 		case kind == "member":
 			f.Code, f.Fix = exit.NotYet, "wait for the files of this member, or continue with the present members"
 			f.Why += missingFileHint(c.Entries, name)
+			if name == "0" && perturbed && !b.OfTraining {
+				f.Fix += "; if members are numbered from 1, set members.control: exclude"
+			}
 		}
 		faults = append(faults, f)
 	}
@@ -303,6 +324,8 @@ type initFields struct {
 	init    ensemble.Init
 	have    map[ensemble.Key]ensemble.Entry // keys without init
 	missing []ensemble.Key                  // keys without init
+	// exchangeable members have no control, as in RequiredFields.
+	exchangeable bool
 }
 
 // EveryInit selects all initialisations.
@@ -330,6 +353,7 @@ func CheckMissing(c *ensemble.Catalogue, entries []ensemble.Entry, blocks []Requ
 	var short []*initFields
 	for _, s := range inits {
 		for _, b := range blocks {
+			s.exchangeable = s.exchangeable || b.Exchangeable
 			b.Keys(ensemble.Init{}, func(k ensemble.Key) {
 				if _, ok := s.have[k]; !ok {
 					s.missing = append(s.missing, k)
@@ -457,7 +481,7 @@ func (s *initFields) fault(around *fileContext) Fault {
 	have := s.members()
 	absent := func(m ensemble.Member) bool { return !slices.Contains(have, m) }
 	switch {
-	case absent(first.Member) && first.Member == 0 && slices.ContainsFunc(have, func(m ensemble.Member) bool { return m > 0 }):
+	case absent(first.Member) && first.Member == 0 && !s.exchangeable && slices.ContainsFunc(have, func(m ensemble.Member) bool { return m > 0 }):
 		c := MissingControlFault("initialisation "+s.init.String(), "members "+ensemble.MemberRanges(have))
 		c.Fields = f.Fields
 		f = c

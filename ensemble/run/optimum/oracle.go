@@ -88,7 +88,7 @@ func Score(ctx context.Context, o Options) (*score.Result, error) {
 // scoreTarget scores one target.
 func (o *Options) scoreTarget(ctx context.Context, oracle, analyses *fio.Input, t score.Target, scored func()) (*score.Result, error) {
 	axes := ensemble.Axes{Variables: []string{t.Variable}, Levels: []ensemble.Level{t.Level}, Leads: []ensemble.Lead{t.Lead}}
-	members, err := input.SelectForecasts(oracle, axes, oracle.Catalogue().Members(), input.Destination{}, input.StatisticRequest{})
+	members, err := input.SelectForecasts(oracle, input.RequiredFields{Axes: axes, Members: oracle.Catalogue().Members(), OfTraining: true}, input.Destination{}, input.StatisticRequest{})
 	if err != nil {
 		return nil, err
 	}

@@ -21,7 +21,8 @@ import (
 type inputPolicy struct {
 	config.Policy
 	axes            ensemble.Axes
-	control         bool              // whether the control is one of the members
+	control         bool              // whether member 0 is one of the members
+	exchangeable    bool              // trained without control: no member is special
 	modelMembers    []ensemble.Member // members of the model, without an excluded control
 	expectedMembers []ensemble.Member // modelMembers, and others that are expected by number
 	canWait         bool              // there is a deadline: missing files may still arrive
@@ -36,12 +37,13 @@ type inputPolicy struct {
 func newInputPolicy(m *model.Model, p config.Policy) (*inputPolicy, error) {
 	k := &m.Task
 	d := &inputPolicy{Policy: p, origins: m.Origins, axes: k.Features.Axes, count: len(k.UsedMembers), least: cmp.Or(k.MinMembers, len(k.UsedMembers))}
-	policy := cmp.Or(p.Members.Control, m.Control, "include")
-	if policy == "include" && m.Control == "exclude" {
+	d.exchangeable = m.Control == ensemble.NoControl
+	policy := cmp.Or(p.Members.Control, m.Control, ensemble.IncludeControl)
+	if policy == ensemble.IncludeControl && m.Control == ensemble.ExcludeControl {
 		return nil, &exit.Error{Code: exit.Usage, What: "members.control is include, but the model was trained without the control", At: "members.control",
 			Fix: "set members.control: exclude, or train with data.members.control: include"}
 	}
-	d.control = policy == "include"
+	d.control = policy == ensemble.IncludeControl || d.exchangeable && policy == ensemble.NoControl
 	for _, x := range k.UsedMembers {
 		if x != 0 || d.control {
 			d.modelMembers = append(d.modelMembers, x)
@@ -66,7 +68,7 @@ const minFallbackMembers = 2
 
 // requiresControl reports whether the control is required.
 func (d *inputPolicy) requiresControl() bool {
-	return slices.Contains(d.modelMembers, 0) && !slices.Contains(d.Members.Required, "none")
+	return !d.exchangeable && slices.Contains(d.modelMembers, 0) && !slices.Contains(d.Members.Required, "none")
 }
 
 // expectedCount is the number of members that an initialisation should have.
@@ -137,7 +139,7 @@ func selectInput(in *fio.Input, cat *ensemble.Catalogue, d *inputPolicy, only ti
 // requiredFields returns the fields that are required of each initialisation, including those of members that are only
 // expected.
 func (d *inputPolicy) requiredFields() input.RequiredFields {
-	return input.RequiredFields{Axes: d.axes, Members: d.expectedMembers}
+	return input.RequiredFields{Axes: d.axes, Members: d.expectedMembers, Exchangeable: d.exchangeable}
 }
 
 // checkOffered checks that the input has each required variable, level, lead and member at some initialisation.

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/run/scoring"
 	"github.com/ensemble-weather/ensemble/ensemble/run/trained"
 	"github.com/ensemble-weather/ensemble/internal/exit"
@@ -83,7 +84,7 @@ func collectPage(dir string) (*report.Page, error) {
 	}
 	if show != nil && show.HasForecast() {
 		page.Status = append(page.Status,
-			report.Fact{Name: "members", Text: fmt.Sprintf("%d used of %d, control %sd", show.Used, show.Full, show.Control)},
+			report.Fact{Name: "members", Text: fmt.Sprintf("%d used of %d, %s", show.Used, show.Full, ensemble.DescribeControl(show.Control))},
 			report.Fact{Name: "forecast shown", Text: fmt.Sprintf("initialisation %s, %s", show.Init, show.Times())})
 	}
 	if page.Scores == nil && len(page.Panels) == 0 && len(page.Places) == 0 && len(page.Charts) == 0 {

@@ -119,7 +119,7 @@ func ReadCheckedData(ctx context.Context, c *config.TrainConfig, forecastFiles, 
 	if err != nil {
 		return nil, err
 	}
-	selected, err := input.SelectForecasts(in, d.Axes, d.All, to, input.StatisticsOf(c))
+	selected, err := input.SelectForecasts(in, input.RequirementsOf(c, d.Axes, d.All), to, input.StatisticsOf(c))
 	if err != nil {
 		return nil, err
 	}
@@ -208,7 +208,7 @@ func ReadSplit(ctx context.Context, c *config.TrainConfig) (ensemble.Split, erro
 	if err != nil {
 		return ensemble.Split{}, err
 	}
-	selected, err := input.SelectForecasts(in, setup.ReadAxes(c), all, to, input.StatisticsOf(c))
+	selected, err := input.SelectForecasts(in, input.RequirementsOf(c, setup.ReadAxes(c), all), to, input.StatisticsOf(c))
 	if err != nil {
 		return ensemble.Split{}, err
 	}

@@ -205,7 +205,7 @@ func planForecasts(ctx context.Context, o PrepareOptions, in *fio.Input, p *stor
 	if err != nil {
 		return err
 	}
-	selected, err := input.SelectForecasts(in, p.Axes, p.Members, to, input.StatisticsOf(c))
+	selected, err := input.SelectForecasts(in, input.RequirementsOf(c, p.Axes, p.Members), to, input.StatisticsOf(c))
 	if err != nil {
 		return err
 	}

@@ -26,7 +26,7 @@ type MapExample struct {
 	Grid    *ensemble.Grid
 	Used    int    // input members
 	Full    int    // members of the full ensemble
-	Control string // policy for the control: "include" or "exclude"
+	Control string // policy for the control
 	Fields  []MapField
 	Step    int // every Step-th row and column is a point of coarse fields; 0: there are none
 }

@@ -161,17 +161,20 @@ func (j *job) members(fc *ensemble.Forecast, count int, seed, epoch, sample uint
 		return nil, err
 	}
 	if j.sampling == randomMembers {
-		used = loader.DrawMembers(seed, epoch, sample, len(fc.Members), len(used), used[0] == 0)
+		used = loader.DrawMembers(seed, epoch, sample, len(fc.Members), len(used), used[0] == 0 && j.hasControl())
 	}
 	return j.fewerMembers(used, count, seed, epoch, sample), nil
 }
 
+// hasControl reports whether the first member may be a control, which every draw includes.
+func (j *job) hasControl() bool { return j.model.Control != ensemble.NoControl }
+
 // fewerMembers drops some of the drawn members of a training sample in an epoch: all but count, or a random number if count is 0.
 func (j *job) fewerMembers(used []int, count int, seed, epoch, sample uint64) []int {
 	if count > 0 {
-		return drawMembers(used, count, seed, epoch, sample)
+		return drawMembers(used, count, seed, epoch, sample, j.hasControl())
 	}
-	return drawFewerMembers(used, j.local.MinMembers, seed, epoch, sample)
+	return drawFewerMembers(used, j.local.MinMembers, seed, epoch, sample, j.hasControl())
 }
 
 // randomMembers selects members anew in every epoch.
@@ -181,9 +184,9 @@ const randomMembers = "random"
 const purposeMemberCount = 0x6665776572
 
 // drawFewerMembers drops some of the used members of a sample in an epoch. The number that remains is uniform between
-// least and all; the first member always remains.
-func drawFewerMembers(used []int, least int, seed, epoch, sample uint64) []int {
-	return drawMembers(used, drawCount(least, len(used), seed, epoch, sample), seed, epoch, sample)
+// least and all; keepFirst as in drawMembers.
+func drawFewerMembers(used []int, least int, seed, epoch, sample uint64, keepFirst bool) []int {
+	return drawMembers(used, drawCount(least, len(used), seed, epoch, sample), seed, epoch, sample, keepFirst)
 }
 
 // drawCount draws the number of input members, uniform from least to most.
@@ -194,13 +197,13 @@ func drawCount(least, most int, seed, epoch, of uint64) int {
 	return least + loader.DrawMembers(seed^purposeMemberCount, epoch, of, most-least+1, 1, false)[0]
 }
 
-// drawMembers draws kept of the used members of a sample in an epoch, always including the first.
-func drawMembers(used []int, kept int, seed, epoch, sample uint64) []int {
+// drawMembers draws kept of the used members of a sample in an epoch, with keepFirst always including the first.
+func drawMembers(used []int, kept int, seed, epoch, sample uint64, keepFirst bool) []int {
 	if kept == len(used) {
 		return used
 	}
 	out := make([]int, 0, kept)
-	for _, i := range loader.DrawMembers(seed^^uint64(purposeMemberCount), epoch, sample, len(used), kept, true) {
+	for _, i := range loader.DrawMembers(seed^^uint64(purposeMemberCount), epoch, sample, len(used), kept, keepFirst) {
 		out = append(out, used[i])
 	}
 	return out

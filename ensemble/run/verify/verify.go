@@ -940,7 +940,7 @@ func (v *Verification) selectMembers() error {
 		}
 		axes = input.CompleteStatistics(axes, []ensemble.Lead{t.Key.Lead}, map[string]ensemble.TimeStatistic{t.Key.Variable: t.statistic})
 		var err error
-		if t.members, err = input.SelectForecasts(v.members, axes, members, v.destination(), input.StatisticRequest{Known: "the products"}); err != nil {
+		if t.members, err = input.SelectForecasts(v.members, input.RequiredFields{Axes: axes, Members: members, OfTraining: true}, v.destination(), input.StatisticRequest{Known: "the products"}); err != nil {
 			return err
 		}
 		v.warn(t.members.Warnings...)

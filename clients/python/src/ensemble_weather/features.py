@@ -173,6 +173,7 @@ class InputBuilder:
         of: dict[str, Callable[[], Fields]] = {
             "spread": lambda: spread * inverse,
             "first": lambda: self._standardised(first),
+            "mean": lambda: self._standardised(mean),
             "offset": lambda: (mean - first) * inverse,
         }
         channels = np.stack([of[name]() for name in self._features["aggregates"]], axis=1)

@@ -21,7 +21,7 @@ func ReadInit(t *testing.T, c *config.TrainConfig, file string) *ensemble.Foreca
 		t.Fatal(err)
 	}
 	defer in.Close()
-	selected, err := input.SelectForecasts(in, setup.AxesOf(c), in.Catalogue().Members(), input.Destination{}, input.StatisticRequest{})
+	selected, err := input.SelectForecasts(in, input.RequirementsOf(c, setup.AxesOf(c), in.Catalogue().Members()), input.Destination{}, input.StatisticRequest{})
 	if err != nil {
 		t.Fatal(err)
 	}
