@@ -106,7 +106,9 @@ func (o *Options) compareWithOracle(ctx context.Context, r *record.Record) (*opt
 		res.Shares = append(res.Shares, shares...)
 	}
 	res.AddUnits(of.Targets)
-	res.Costs = optimum.CostsOf(r)
+	for _, run := range r.Runs {
+		res.AddCost(run.Variant, run.Steps, run.Seconds, r.Machine.Threads)
+	}
 	if err := o.saveOptimum(r, res); err != nil {
 		return nil, err
 	}

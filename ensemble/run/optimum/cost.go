@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/ensemble-weather/ensemble/ensemble/record"
 	"github.com/ensemble-weather/ensemble/internal/answer"
 )
 
@@ -16,18 +15,15 @@ type Cost struct {
 	CoreHours float64 `json:"core_hours"` // of all seeds: duration times threads, so on a busy machine more than processor time
 }
 
-// CostsOf returns the costs of an experiment's variants, in their order.
-func CostsOf(r *record.Record) (all []Cost) {
-	for _, run := range r.Runs {
-		at := slices.IndexFunc(all, func(c Cost) bool { return c.Variant == run.Variant })
-		if at < 0 {
-			at = len(all)
-			all = append(all, Cost{Variant: run.Variant})
-		}
-		c := &all[at]
-		c.Seeds, c.Steps, c.CoreHours = c.Seeds+1, max(c.Steps, run.Steps), c.CoreHours+run.Seconds*float64(r.Machine.Threads)/3600
+// AddCost adds a training, of some duration in seconds, to the costs.
+func (r *Result) AddCost(variant string, steps uint64, seconds float64, threads int) {
+	at := slices.IndexFunc(r.Costs, func(c Cost) bool { return c.Variant == variant })
+	if at < 0 {
+		at = len(r.Costs)
+		r.Costs = append(r.Costs, Cost{Variant: variant})
 	}
-	return all
+	c := &r.Costs[at]
+	c.Seeds, c.Steps, c.CoreHours = c.Seeds+1, max(c.Steps, steps), c.CoreHours+seconds*float64(threads)/3600
 }
 
 // cost is the table of costs.

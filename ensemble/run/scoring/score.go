@@ -245,7 +245,7 @@ func (s *Scoring) Sum(c Case) (d DateSums, err error) {
 // canSplit reports whether the network's reduction in CRPS against the full ensemble can be split.
 func (s *Scoring) canSplit() bool { return s.Mean && s.Obs && s.hasFull() }
 
-// hasFull reports whether the full ensemble is at hand with as many members as in the fits of baselines.
+// hasFull reports whether the full ensemble is given, with as many members as in the fits of baselines.
 func (s *Scoring) hasFull() bool {
 	return s.Baselines != nil && s.Baselines.Reduction != nil && s.Baselines.Reduction.Members == s.Full
 }
