@@ -112,7 +112,7 @@ func TestOrderOfMembers(t *testing.T) {
 // Without control no member is special, number 0 neither: training and prediction have the same bits whatever the numbers of the
 // members are, with statistics and with encoded members. Training warns where the files have a control.
 func TestMembersWithoutControl(t *testing.T) {
-	f := demotest.Files(t)
+	f, pool := demotest.Files(t), encoderPool(t)
 	for name, set := range map[string][]string{
 		"statistics": {"train.networks=1", "train.epochs=2"},
 		"encoder":    {"model.members=encoder", "model.encoder.channels=4", "train.networks=1", "train.epochs=2"},
@@ -142,8 +142,8 @@ func TestMembersWithoutControl(t *testing.T) {
 		first, second := t.TempDir(), t.TempDir()
 		for i, path := range f.NetCDF {
 			fc := samplestest.ReadInit(t, c, path)
-			writeForecast(t, filepath.Join(first, fmt.Sprintf("%02d.nc", i)), fc)
-			writeForecast(t, filepath.Join(second, fmt.Sprintf("%02d.nc", i)), runtest.WithMembers(fc, fc.Members, 2, 0, 3, 1))
+			writeForecast(t, pool, filepath.Join(first, fmt.Sprintf("%02d.nc", i)), fc)
+			writeForecast(t, pool, filepath.Join(second, fmt.Sprintf("%02d.nc", i)), runtest.WithMembers(fc, fc.Members, 2, 0, 3, 1))
 		}
 		a, ra := run("a", "data.forecasts=["+first+"]")
 		b, rb := run("b", "data.forecasts=["+second+"]")
@@ -171,19 +171,25 @@ func TestMembersWithoutControl(t *testing.T) {
 	}
 }
 
-// writeForecast writes a forecast with its members.
-func writeForecast(t *testing.T, path string, fc *ensemble.Forecast) {
+// encoderPool returns a pool of encoders that is closed at the end of the test.
+func encoderPool(t *testing.T) *decode.Pool {
 	t.Helper()
 	pool, err := decode.NewPool(decode.Options{})
 	runtest.Must(t, err)
-	defer pool.Close()
+	t.Cleanup(pool.Close)
+	return pool
+}
+
+// writeForecast writes a forecast with its members.
+func writeForecast(t *testing.T, pool *decode.Pool, path string, fc *ensemble.Forecast) {
+	t.Helper()
 	runtest.Must(t, product.WriteEnsembleNetCDF(context.Background(), pool, path, fc, demo.Metadata(), product.Options{}))
 }
 
 // A model that was trained without control reads number 0 as any member. If it is missing, no control is: the input is
 // incomplete (66), unless the policy leaves number 0 out. Products state the policy.
 func TestPredictionWithoutControl(t *testing.T) {
-	f := demotest.Files(t)
+	f, pool := demotest.Files(t), encoderPool(t)
 	runDir := filepath.Join(t.TempDir(), "run")
 	c := demotest.Config(t, f, "data.members.control=none", "data.members.minimum=2", "train.networks=1", "train.epochs=1")
 	_, err := train.Run(context.Background(), train.Options{Config: c, RunDir: runDir, Version: "test"})
@@ -191,9 +197,9 @@ func TestPredictionWithoutControl(t *testing.T) {
 	fc := samplestest.ReadInit(t, c, f.NetCDF[17])
 	three := predictOf(t, runDir, runtest.WithMembers(fc, fc.Members[:3], 1, 2, 3), predict.Options{})
 	fromOne := filepath.Join(t.TempDir(), "fc.nc")
-	writeForecast(t, fromOne, runtest.WithMembers(fc, []ensemble.Member{1, 2, 3}, 3, 1, 2))
+	writeForecast(t, pool, fromOne, runtest.WithMembers(fc, []ensemble.Member{1, 2, 3}, 3, 1, 2))
 	whole := filepath.Join(t.TempDir(), "fc.nc")
-	writeForecast(t, whole, fc)
+	writeForecast(t, pool, whole, fc)
 	run := func(path, control, onMissing string) (*predict.Result, error) {
 		o := predict.Options{RunDir: runDir, Input: []string{path}, Out: t.TempDir(), Formats: []product.Format{product.NetCDF}, Version: "test"}
 		o.Policy.Members.Control, o.Policy.Members.OnMissing = control, onMissing
