@@ -109,8 +109,9 @@ func TestOrderOfMembers(t *testing.T) {
 	}
 }
 
-// Without control no member is special, number 0 neither: training and prediction have the same bits whatever the numbers of the
-// members are, with statistics and with encoded members. Training warns where the files have a control.
+// Without control no member is special, number 0 neither: training on statistics, and predictions also of encoded members, have the
+// same bits whatever the numbers of the members are. (Gradients of an encoder are sums over members in their order, whose rounding
+// differs.) Training warns where the files have a control.
 func TestMembersWithoutControl(t *testing.T) {
 	f, pool := demotest.Files(t), encoderPool(t)
 	for name, set := range map[string][]string{
@@ -147,7 +148,11 @@ func TestMembersWithoutControl(t *testing.T) {
 		}
 		a, ra := run("a", "data.forecasts=["+first+"]")
 		b, rb := run("b", "data.forecasts=["+second+"]")
-		for _, file := range []string{"arrays.safetensors", "weights-00.safetensors"} {
+		files := []string{"arrays.safetensors", "weights-00.safetensors"}
+		if name == "encoder" {
+			files = files[:1]
+		}
+		for _, file := range files {
 			x, err := os.ReadFile(filepath.Join(a, "model", file))
 			y, other := os.ReadFile(filepath.Join(b, "model", file))
 			if err != nil || other != nil || !bytes.Equal(x, y) {
