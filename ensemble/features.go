@@ -44,6 +44,8 @@ type Features struct {
 	Auxiliary []Auxiliary `json:"auxiliary,omitempty"`
 	// MemberInputs are the channels of each member, for networks with members as input; nil: none.
 	MemberInputs []MemberChannel `json:"member_channels,omitempty"`
+	// NoiseStreams are the streams of the noise of input fields, on ranks with a part of the levels; nil: 0, 1, 2, …
+	NoiseStreams []int `json:"-"`
 
 	// Fitted on training dates, [lead][variable][level] as Axes.
 	Fields  []*Normaliser `json:"-"`       // normalisers of the first member's fields

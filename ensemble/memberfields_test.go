@@ -20,9 +20,9 @@ func TestNoiseOfMembers(t *testing.T) {
 		y[p] += 0.01
 	}
 	a, b, c, d := make([]float32, n), make([]float32, n), make([]float32, n), make([]float32, n)
-	noise(a, x, 3)
-	noise(b, x, 4)
-	noise(c, y, 3)
+	noise(a, x, 3, 0)
+	noise(b, x, 4, 0)
+	noise(c, y, 3, 0)
 	if a[7] == a[7] {
 		t.Errorf("noise %g where the field is missing", a[7])
 	}
@@ -48,7 +48,7 @@ func TestNoiseOfMembers(t *testing.T) {
 			t.Errorf("%s: %.4f, want %g", name, m.got, m.want)
 		}
 	}
-	noise(d[100:200], x[100:200], 3)
+	noise(d[100:200], x[100:200], 3, 0)
 	if !slices.Equal(d[100:200], a[100:200]) {
 		t.Error("a part of the field has other noise")
 	}
