@@ -1,0 +1,112 @@
+package train
+
+import (
+	"context"
+	"math"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/ensemble/demo/demotest"
+	"github.com/ensemble-weather/ensemble/ensemble/model/network"
+	"github.com/ensemble-weather/ensemble/ensemble/run/runtest"
+	"github.com/ensemble-weather/ensemble/ensemble/run/samples"
+	"github.com/ensemble-weather/ensemble/ensemble/run/setup"
+	"github.com/ensemble-weather/ensemble/internal/rundir"
+	"github.com/ensemble-weather/ensemble/io/loader"
+)
+
+// noisyMembers are overrides for a network that draws members from noise.
+func noisyMembers(set ...string) []string {
+	return runtest.MemberOutput(append([]string{"model.encoder.input=[field, noise]", "train.loss.kind=crps_members"}, set...)...)
+}
+
+// Training batches have the noise of the draw that has the number of their epoch, from 1, whatever batches were built before.
+func TestEpochsDrawNoise(t *testing.T) {
+	tr := preparedTrainer(t, demotest.Config(t, demotest.Files(t), noisyMembers("train.batch_size=1")...), 0)
+	k, n := tr.local, len(tr.data.Train.Inits)
+	for _, epoch := range []int{1, 0, 4} {
+		stream := tr.data.Train.Stream(context.Background(), []int{2})
+		f := &feeder{job: &tr.job, from: &tr.inputs, seed: tr.seed(), stream: stream, batches: n, samples: n, size: 1, batch: epoch * n}
+		built, want := tr.model.Spec.NewBatch(k, tr.model.Grid, 1, len(k.UsedMembers), true), tr.model.Spec.NewBatch(k, tr.model.Grid, 1, len(k.UsedMembers), true)
+		runtest.Must(t, f.build(context.Background(), &built, []int{2}))
+		stream.Close()
+		again := tr.data.Train.Stream(context.Background(), []int{2})
+		fc, _, err := again.NextForecast()
+		runtest.Must(t, err)
+		used, err := tr.members(fc, 0, tr.seed(), uint64(epoch), 2)
+		runtest.Must(t, err)
+		want.Draw = epoch + 1
+		runtest.Must(t, k.FillInput(&want, 0, fc, used))
+		again.Close()
+		if !slices.Equal(built.Members, want.Members) {
+			t.Errorf("epoch %d has other noise than draw %d", epoch, epoch+1)
+		}
+	}
+}
+
+// Analyses that differ from the members by unknown noise: more members than are read, drawn by a network with noise, have
+// a spread that fits their error, which raw ones have not.
+func TestDrawnMembersAreCalibrated(t *testing.T) {
+	grid, err := ensemble.NamedGrid("12x8")
+	runtest.Must(t, err)
+	c := demotest.Config(t, runtest.NoFiles, noisyMembers("data.leads=[48h]", "data.variables=[t]", "data.levels=[850hPa]", "baselines=[emos]", "train.epochs=30", "train.learning_rate=0.01", "model.dropout=0", "model.stages=1")...)
+	members, axes := []ensemble.Member{0, 1, 2, 3}, setup.AxesOf(c)
+	var starts []ensemble.Init
+	for i := range 48 {
+		starts = append(starts, ensemble.InitAt(time.Date(2001, 1, 10+15*i, 0, 0, 0, 0, time.UTC)))
+	}
+	cases := runtest.NoisySamples(t, axes, starts, members, grid, c.Data.TargetLead)
+	d := &samples.Data{Axes: axes, Used: members, All: members, Grid: grid, Split: ensemble.Split{Train: starts[:36], Validation: starts[36:40], Test: starts[40:]}}
+	d.AssignSamples(loader.NewInMemory(cases, samples.SampleBytes(cases), loader.Count{}), true)
+	tr, err := prepare(context.Background(), Options{Config: c, Version: "test", Stop: func() error { return nil }}, &trainingRun{dir: rundir.View(t.TempDir())}, d)
+	runtest.Must(t, err)
+	runtest.Must(t, tr.loop(context.Background()))
+	m := tr.model
+	defer m.Close()
+	runtest.Must(t, m.DrawMembers(4*len(members)))
+	var raw, drawn spreadOverError
+	for _, s := range cases[40:] {
+		out, err := m.Predict(context.Background(), network.Options(1, ""), s.Forecast, members)
+		runtest.Must(t, err)
+		own := out.TargetMembers(0, 1, grid.Size())
+		if len(own) != 4*len(members) {
+			t.Fatalf("%d members", len(own))
+		}
+		drawn.add(own, s.Analyses[0].Field(0, 0))
+		var input [][]float32
+		for i := range members {
+			input = append(input, s.Forecast.Field(0, i, 0, 0))
+		}
+		raw.add(input, s.Analyses[0].Field(0, 0))
+	}
+	if r := raw.ratio(); r > 0.5 {
+		t.Fatalf("spread over error of the raw members is %.2f, which leaves nothing to learn", r)
+	}
+	if r := drawn.ratio(); math.Abs(r-1) > 0.2 {
+		t.Errorf("spread over error of the drawn members is %.2f, of the raw ones %.2f", r, raw.ratio())
+	}
+}
+
+// spreadOverError sums variances of members and squared errors of their mean.
+type spreadOverError struct {
+	variance, square float64
+	members          int
+}
+
+// add adds fields.
+func (s *spreadOverError) add(members [][]float32, analysis []float32) {
+	mean, std := make([]float32, len(analysis)), make([]float32, len(analysis))
+	ensemble.MeanStd(mean, std, members, 1)
+	s.members = len(members)
+	for p, y := range analysis {
+		s.variance += float64(std[p]) * float64(std[p])
+		s.square += float64(mean[p]-y) * float64(mean[p]-y)
+	}
+}
+
+// ratio is 1 if members and analysis are draws of one distribution (Fortin et al. 2014, doi:10.1175/JHM-D-14-0008.1).
+func (s *spreadOverError) ratio() float64 {
+	return math.Sqrt((1 + 1/float64(s.members)) * s.variance / s.square)
+}
