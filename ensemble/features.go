@@ -44,6 +44,7 @@ type Features struct {
 	Auxiliary []Auxiliary `json:"auxiliary,omitempty"`
 	// MemberInputs are the channels of each member, for networks with members as input; nil: none.
 	MemberInputs []MemberChannel `json:"member_channels,omitempty"`
+	NewNoise     bool            `json:"new_noise,omitempty"` // whether each epoch of the training has noise of its own
 	// NoiseStreams are the streams of the noise of input fields, on ranks with a part of the levels; nil: 0, 1, 2, …
 	NoiseStreams []int `json:"-"`
 

@@ -117,6 +117,14 @@ func (f *Features) Redraw(in MemberInput, members int) {
 	}
 }
 
+// TrainingDraw is the number of the draw of noise in an epoch, from 0. Draw 0 is that of validation and of predictions.
+func (f *Features) TrainingDraw(epoch int) int {
+	if f.NewNoise {
+		return epoch + 1
+	}
+	return 0
+}
+
 // noiseStream is the stream of the noise of an input field.
 func (f *Features) noiseStream(field int) int {
 	if f.NoiseStreams != nil {

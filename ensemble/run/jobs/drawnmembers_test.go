@@ -106,7 +106,7 @@ func checkDrawnProducts(t *testing.T, runDir string) {
 	verified, err := verify.Run(context.Background(), verify.Options{Forecast: predicted.Outputs, Analysis: f.Analyses})
 	runtest.Must(t, err)
 	for _, id := range []string{"crps_plain", "crps_fair"} {
-		if row := verified.Scores.Find(id, scoring.SystemMembers, "t", "850hPa", "48h"); row == nil || row.MembersUsed != 10 {
+		if row := verified.Scores.Find(id, scoring.SystemMembers, "t", "850hPa", "48h"); row == nil || row.Members != 10 {
 			t.Errorf("%s of the products: %+v", id, row)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/demo/demotest"
 	"github.com/ensemble-weather/ensemble/ensemble/model/network"
+	"github.com/ensemble-weather/ensemble/ensemble/model/task"
 	"github.com/ensemble-weather/ensemble/ensemble/run/runtest"
 	"github.com/ensemble-weather/ensemble/ensemble/run/samples"
 	"github.com/ensemble-weather/ensemble/ensemble/run/setup"
@@ -22,26 +23,33 @@ func noisyMembers(set ...string) []string {
 	return runtest.MemberOutput(append([]string{"model.encoder.input=[field, noise]", "train.loss.kind=crps_members"}, set...)...)
 }
 
-// Training batches have the noise of the draw that has the number of their epoch, from 1, whatever batches were built before.
+// Training batches have the noise of predictions, or that of the draw that has the number of their epoch, from 1, whatever batches were
+// built before.
 func TestEpochsDrawNoise(t *testing.T) {
-	tr := preparedTrainer(t, demotest.Config(t, demotest.Files(t), noisyMembers("train.batch_size=1")...), 0)
-	k, n := tr.local, len(tr.data.Train.Inits)
-	for _, epoch := range []int{1, 0, 4} {
-		stream := tr.data.Train.Stream(context.Background(), []int{2})
-		f := &feeder{job: &tr.job, from: &tr.inputs, seed: tr.seed(), stream: stream, batches: n, samples: n, size: 1, batch: epoch * n}
-		built, want := tr.model.Spec.NewBatch(k, tr.model.Grid, 1, len(k.UsedMembers), true), tr.model.Spec.NewBatch(k, tr.model.Grid, 1, len(k.UsedMembers), true)
-		runtest.Must(t, f.build(context.Background(), &built, []int{2}))
-		stream.Close()
-		again := tr.data.Train.Stream(context.Background(), []int{2})
-		fc, _, err := again.NextForecast()
-		runtest.Must(t, err)
-		used, err := tr.members(fc, 0, tr.seed(), uint64(epoch), 2)
-		runtest.Must(t, err)
-		want.Draw = epoch + 1
-		runtest.Must(t, k.FillInput(&want, 0, fc, used))
-		again.Close()
-		if !slices.Equal(built.Members, want.Members) {
-			t.Errorf("epoch %d has other noise than draw %d", epoch, epoch+1)
+	for noise, draw := range map[string]func(epoch int) int{"fixed": func(int) int { return 0 }, "anew": func(epoch int) int { return epoch + 1 }} {
+		tr := preparedTrainer(t, demotest.Config(t, demotest.Files(t), noisyMembers("model.encoder.noise="+noise)...), 0)
+		k, n := tr.local, len(tr.data.Train.Inits)
+		next := func(epoch int, f *feeder) (b task.Batch) {
+			b = tr.model.Spec.NewBatch(k, tr.model.Grid, 1, len(k.UsedMembers), true)
+			f.stream = tr.data.Train.Stream(context.Background(), []int{2})
+			defer f.stream.Close()
+			if f.job != nil {
+				runtest.Must(t, f.build(context.Background(), &b, []int{2}))
+				return b
+			}
+			fc, _, err := f.stream.NextForecast()
+			runtest.Must(t, err)
+			used, err := tr.members(fc, 0, tr.seed(), uint64(epoch), 2)
+			runtest.Must(t, err)
+			b.Draw = draw(epoch)
+			runtest.Must(t, k.FillInput(&b, 0, fc, used))
+			return b
+		}
+		for _, epoch := range []int{1, 0, 4} {
+			built := next(epoch, &feeder{job: &tr.job, from: &tr.inputs, seed: tr.seed(), batches: n, samples: n, size: 1, batch: epoch * n})
+			if want := next(epoch, &feeder{}); !slices.Equal(built.Members, want.Members) {
+				t.Errorf("%s: epoch %d has other noise than draw %d", noise, epoch, draw(epoch))
+			}
 		}
 	}
 }
