@@ -28,12 +28,18 @@ func (f *Features) HasNoise() bool { return slices.Contains(f.MemberInputs, Memb
 
 // MemberInput is the input of a network from the members of one forecast.
 //
-// Shape: Channels [member][MemberChannels][level][NY*NX]; Drawn [member][lead·V + variable][level][NY*NX] for V
-// variables.
+// Shape: Channels [member][MemberChannels][level][NY*NX].
 type MemberInput struct {
 	Channels []float32
-	Draw     int       // number of the draw of the noise
-	Drawn    []float32 // the fields, of which Redraw makes other draws; nil: not needed
+	Noise    NoiseInput
+}
+
+// NoiseInput is what the noise of members is made from.
+//
+// Shape: Fields [member][lead·V + variable][level][NY*NX] for V variables.
+type NoiseInput struct {
+	Draw   int       // number of the draw
+	Fields []float32 // fields of which Redraw makes other draws; nil: not needed
 }
 
 // BuildMembers writes the channels of each used member of one forecast. used are positions on the
@@ -68,8 +74,8 @@ func (f *Features) WriteMemberField(dst MemberInput, fields [][]float32, t, v, l
 	}
 	inverse := float32(1 / f.Spreads[f.index(t, v, l)])
 	for m, x := range fields {
-		if dst.Drawn != nil {
-			copy(f.drawnField(dst.Drawn, m, f.index(t, v, l), len(x)), x)
+		if dst.Noise.Fields != nil {
+			copy(f.noiseField(dst.Noise.Fields, m, f.index(t, v, l), len(x)), x)
 		}
 		for i, kind := range f.MemberInputs {
 			out := f.memberChannel(dst.Channels, m, i, f.index(t, v, l), len(x))
@@ -77,7 +83,7 @@ func (f *Features) WriteMemberField(dst MemberInput, fields [][]float32, t, v, l
 			case StandardisedMember:
 				norm.Apply(out, x)
 			case MemberNoise:
-				noise(out, x, f.noiseStream(f.index(t, v, l)), dst.Draw)
+				noise(out, x, f.noiseStream(f.index(t, v, l)), dst.Noise.Draw)
 			case MemberOffset:
 				for p, y := range x {
 					out[p] = (y - r.mean[p]) * inverse
@@ -97,21 +103,21 @@ func (f *Features) memberChannel(channels []float32, m, kind, field, n int) []fl
 	return channels[(c*d+l)*n : (c*d+l+1)*n]
 }
 
-// drawnField is an input field of n points of member m in MemberInput.Drawn.
-func (f *Features) drawnField(drawn []float32, m, field, n int) []float32 {
+// noiseField is an input field of n points of member m in NoiseInput.Fields.
+func (f *Features) noiseField(fields []float32, m, field, n int) []float32 {
 	i := m*f.Axes.Fields() + field
-	return drawn[i*n : (i+1)*n]
+	return fields[i*n : (i+1)*n]
 }
 
-// Redraw replaces the noise of all members by that of draw in.Draw. The other channels stay.
+// Redraw replaces the noise of all members by that of draw in.Noise.Draw. The other channels stay.
 func (f *Features) Redraw(in MemberInput, members int) {
 	fields := f.Axes.Fields()
-	n := len(in.Drawn) / (members * fields)
+	n := len(in.Noise.Fields) / (members * fields)
 	for kind, k := range f.MemberInputs {
 		for i := 0; k == MemberNoise && i < members*fields; i++ {
 			m, field := i/fields, i%fields
 			out := f.memberChannel(in.Channels, m, kind, field, n)
-			noise(out, f.drawnField(in.Drawn, m, field, n), f.noiseStream(field), in.Draw)
+			noise(out, f.noiseField(in.Noise.Fields, m, field, n), f.noiseStream(field), in.Noise.Draw)
 			limitInputs(out)
 		}
 	}

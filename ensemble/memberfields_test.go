@@ -113,7 +113,7 @@ func TestRedraw(t *testing.T) {
 	}
 	build := func(f *Features, fc *Forecast, draw int) MemberInput {
 		fields := len(members) * f.Axes.Fields() * grid.Size()
-		in := MemberInput{Channels: make([]float32, len(f.MemberInputs)*fields), Draw: draw, Drawn: make([]float32, fields)}
+		in := MemberInput{Channels: make([]float32, len(f.MemberInputs)*fields), Noise: NoiseInput{Draw: draw, Fields: make([]float32, fields)}}
 		if err := f.BuildMembers(in, fc, members); err != nil {
 			t.Fatal(err)
 		}
@@ -123,7 +123,7 @@ func TestRedraw(t *testing.T) {
 	if slices.Equal(in.Channels, want.Channels) {
 		t.Fatal("two draws have the same noise")
 	}
-	in.Draw = 7
+	in.Noise.Draw = 7
 	whole.Redraw(in, len(members))
 	if !slices.Equal(in.Channels, want.Channels) {
 		t.Error("redrawn noise is not that of the draw")

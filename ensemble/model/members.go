@@ -12,8 +12,14 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
+// memberOutput describes the members of the predictions of a network that corrects members.
+type memberOutput struct {
+	order []int // position in the forecast of each member in the batch
+	count int   // number of members; 0: as many as are read
+}
+
 // DrawMembers sets the number of members of predictions; 0 is that of the members that are read, M. Member j, from
-// 0, is member j mod M of the input, corrected with draw j div M of its noise. A further member changes no bit of those before it.
+// 0, is member j mod M of the input, corrected with draw ⌊j/M⌋ of its noise. A further member changes no bit of those before it.
 // It is called before Open.
 //
 // Errors: exit 64 if the network gives one member for each that it reads.
@@ -25,12 +31,12 @@ func (m *Model) DrawMembers(count int) error {
 		}
 		return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("the model cannot draw %d members", count), At: "coupling.count", Why: why, Fix: fix}
 	}
-	m.drawn = count
+	m.output.count = count
 	return nil
 }
 
 // memberCount is the number of members of a prediction.
-func (m *Model) memberCount() int { return cmp.Or(m.drawn, m.Spec.MemberCount(&m.Task)) }
+func (m *Model) memberCount() int { return cmp.Or(m.output.count, m.Spec.MemberCount(&m.Task)) }
 
 // memberShifts runs the networks for each draw of noise.
 //
@@ -43,7 +49,7 @@ func (m *Model) memberShifts(ctx context.Context) (shifts [][]float32, err error
 	for draw := range (m.memberCount() + members - 1) / members {
 		if draw > 0 {
 			in := b.MemberInput()
-			in.Draw = draw
+			in.Noise.Draw = draw
 			m.Local.Features.Redraw(in, members)
 		}
 		sum := make([]float32, len(b.Raw))
@@ -60,7 +66,7 @@ func (m *Model) memberShifts(ctx context.Context) (shifts [][]float32, err error
 //
 //	member = raw member + ErrorScale·shift     at least 0 for variables without negative values
 //
-// Shifts are in the order of the batch (m.order), the result in the order of the forecast's
+// Shifts are in the order of the batch (m.output.order), the result in the order of the forecast's
 // members, once for each draw.
 //
 // Unit: shifts in error scales, members in the unit of the variable.
@@ -73,9 +79,9 @@ func (m *Model) correctMembers(out *Forecast, shifts [][]float32, init ensemble.
 	p := len(m.Network.Batch.Spread) / targets
 	members := m.memberCount()
 	out.Members = make([]float32, members*targets*p)
-	for j := range len(shifts) * len(m.order) {
-		draw, i := j/len(m.order), j%len(m.order)
-		member := draw*len(m.order) + m.order[i]
+	for j := range len(shifts) * len(m.output.order) {
+		draw, i := j/len(m.output.order), j%len(m.output.order)
+		member := draw*len(m.output.order) + m.output.order[i]
 		if member >= members { // of the last draw
 			continue
 		}
@@ -147,15 +153,15 @@ func (m *Model) SortMembers(members int) {
 	if b.Members == nil {
 		return
 	}
-	m.order = make([]int, members)
-	for i := range m.order {
-		m.order[i] = i
+	m.output.order = make([]int, members)
+	for i := range m.output.order {
+		m.output.order[i] = i
 	}
 	if m.Ranks == nil {
-		m.order = ensemble.SortMembers(b.Members, members)
-		for _, x := range [][]float32{b.Raw, b.Drawn} {
+		m.output.order = ensemble.SortMembers(b.Members, members)
+		for _, x := range [][]float32{b.Raw, b.Noise.Fields} {
 			if x != nil {
-				ensemble.PermuteMembers(x, m.order)
+				ensemble.PermuteMembers(x, m.output.order)
 			}
 		}
 	}

@@ -53,8 +53,7 @@ type Model struct {
 	Network     *network.Network                // compiled by Open; runs the networks in turn
 	options     engine.Options                  // options of Network
 	bias        *network.Network                // compiled network of Bias; nil for none
-	order       []int                           // position in the forecast of each member in the batch
-	drawn       int                             // number of members of a prediction; 0: as many as are read
+	output      memberOutput
 }
 
 // Metadata holds the properties of a model besides its networks, task and arrays.
@@ -698,10 +697,10 @@ func (m *Model) Open(o engine.Options) error {
 		m.bias, err = m.Spec.ForStage(network.BiasStage).Compile(&m.Task, m.Grid, 1, 0, false, o, m.Ranks)
 		return err
 	}
-	repeated := m.drawn > m.Spec.MemberCount(&m.Task)
+	repeated := m.output.count > m.Spec.MemberCount(&m.Task)
 	if repeated {
 		b := &m.Network.Batch
-		b.Drawn = make([]float32, len(b.Members)/len(m.Task.Features.MemberInputs))
+		b.Noise.Fields = make([]float32, len(b.Members)/len(m.Task.Features.MemberInputs))
 	}
 	if len(m.Networks) == 1 && m.Ranks == nil && !repeated { // a run may overwrite the input of the next
 		m.Network.Batch.Features = m.Network.Plan.Input("features")

@@ -30,12 +30,10 @@ type Batch struct {
 	// TeacherShift and TeacherSigma [N V D P] are the prediction of a teacher network, for
 	// distillation.
 	TeacherShift, TeacherSigma []float32
-	// Members [N M C D P] are the fields of MemberCount members of each sample, with the noise of one draw.
-	// Drawn [N M L D P] are their fields at all leads, of which noise of other draws is made.
+	// Members [N M C D P] are the fields of MemberCount members of each sample.
 	Members     []float32
-	Draw        int
-	Drawn       []float32
-	MemberCount int // M; 0 means all members in use
+	Noise       ensemble.NoiseInput // of members
+	MemberCount int                 // M; 0 means all members in use
 	// Raw [N M V D P] are the members' fields of the targets in physical units, for predictions.
 	// Deviation is their difference from the members' mean in units of the error scale, for
 	// training.
@@ -191,7 +189,7 @@ func (k *Task) fillMembers(b *Batch, i int, fc *ensemble.Forecast, used []int) e
 
 // MemberInput is the input from members of a batch with one sample.
 func (b *Batch) MemberInput() ensemble.MemberInput {
-	return ensemble.MemberInput{Channels: b.Members, Draw: b.Draw, Drawn: b.Drawn}
+	return ensemble.MemberInput{Channels: b.Members, Noise: b.Noise}
 }
 
 // fillMemberTargets writes the members' fields of the targets of sample i to Raw, or their

@@ -42,7 +42,7 @@ func (ch *productChoice) memberMethod() string {
 		return "members of " + ch.fallback + ", in the rank order of the raw members"
 	}
 	if n := ch.coupling.Count; n > 0 {
-		return fmt.Sprintf("member j of %d is raw member (j-1) mod M of M, from 0, corrected by the network with draw (j-1) div M of its noise", n)
+		return fmt.Sprintf("member j of %d is raw member (j-1) mod M of M, from 0, corrected by the network with draw floor((j-1)/M) of its noise", n)
 	}
 	return "each raw member corrected by the network"
 }

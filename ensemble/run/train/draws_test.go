@@ -41,7 +41,7 @@ func TestEpochsDrawNoise(t *testing.T) {
 			runtest.Must(t, err)
 			used, err := tr.members(fc, 0, tr.seed(), uint64(epoch), 2)
 			runtest.Must(t, err)
-			b.Draw = draw(epoch)
+			b.Noise.Draw = draw(epoch)
 			runtest.Must(t, k.FillInput(&b, 0, fc, used))
 			return b
 		}
