@@ -24,7 +24,7 @@ import (
 )
 
 // noisyMembers are overrides for a quick training of a network that draws members from noise.
-var noisyMembers = runtest.MemberOutput("model.encoder.input=[field, noise]", "train.loss.kind=crps_members", "train.learning_rate=0.03")
+var noisyMembers = slices.Clip(runtest.MemberOutput("model.encoder.input=[field, noise]", "train.loss.kind=crps_members", "train.learning_rate=0.03"))
 
 // A network with noise makes any number of members: the first are those of the raw members, further ones change no bit
 // of those before, on any number of threads, and statistics are those of all of them.
