@@ -73,6 +73,9 @@ type Features struct {
 	MemberInputs []MemberChannel `json:"member_channels,omitempty"`
 	// Exchangeable fits the normalisers to the fields of all used members, since none is special.
 	Exchangeable bool `json:"-"`
+	NewNoise     bool `json:"new_noise,omitempty"` // whether each epoch of the training has noise of its own
+	// NoiseStreams are the streams of the noise of input fields, on ranks with a part of the levels; nil: 0, 1, 2, …
+	NoiseStreams []int `json:"-"`
 
 	// Fitted on training dates, [lead][variable][level] as Axes.
 	Fields  []*Normaliser `json:"-"`       // normalisers of the first member's fields, or if Exchangeable of all used members'

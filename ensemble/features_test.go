@@ -160,7 +160,7 @@ func TestExchangeableFeatures(t *testing.T) {
 			size := plain.MemberChannels() * n
 			x, y := make([]float32, 5*size), make([]float32, 5*size)
 			order := []int{2, 4, 1, 0, 3}
-			if err := errors.Join(plain.Build(a, fc, used), plain.Build(b, fc, order), plain.BuildMembers(x, fc, used), plain.BuildMembers(y, fc, order)); err != nil {
+			if err := errors.Join(plain.Build(a, fc, used), plain.Build(b, fc, order), plain.BuildMembers(MemberInput{Channels: x}, fc, used), plain.BuildMembers(MemberInput{Channels: y}, fc, order)); err != nil {
 				t.Fatal(err)
 			}
 			if !slices.Equal(a, b) {

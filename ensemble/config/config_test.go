@@ -180,6 +180,7 @@ func TestFaults(t *testing.T) {
 		{"stages of a spread", base + "model: {method: three_stage, head: spread}\ntrain: {loss: {kind: l1}}\n", []string{"3:30|method three_stage does not support head spread|"}},
 		{"an encoder's key without it", base + "model: {pool: mean, encoder: {channels: 8}}\n", []string{"3:9|model.pool without a member encoder|set model.members: encoder", "|model.encoder.channels without a member encoder|"}},
 		{"an encoder of another network", base + "model: {members: encoder, kind: resnet2d_simple, head: spread}\ntrain: {loss: {kind: l1}}\n", []string{"|resnet2d_simple does not support a member encoder|set model.kind: unet3d"}},
+		{"a draw of noise without noise", base + "model: {head: members, encoder: {input: [field], noise: anew}}\ntrain: {loss: {kind: crps_members}}\n", []string{"|model.encoder.noise without noise|remove it, or set model.encoder.input: [field, noise]"}},
 		{"noise of members that are pooled", base + "model: {members: encoder, encoder: {input: [field, noise]}}\n", []string{"|noise with pooled members|set model.head: members"}},
 		{"cross pairs of an odd number", base + "model: {head: members, encoder: {input: [field]}}\ntrain: {loss: {kind: crps_members, fairness: cross_pair}}\n", []string{"|cross_pair needs an even, fixed number of members, got 5|use an even number"}},
 		{"members without their loss", base + "model: {head: members}\ntrain: {loss: {kind: l1, spread: 1}}\n", []string{"|head members does not support loss l1|", "|train.loss.spread is not used by head members|"}},

@@ -12,7 +12,7 @@ import (
 type Coupling struct {
 	Method   string        `key:"method"`
 	Levels   string        `key:"levels"`
-	Count    int           `key:"count"` // members of the Schaake shuffle; 0: as many as are input
+	Count    int           `key:"count"` // members of the Schaake shuffle or of a network with noise; 0: as many as are input
 	Template []Path        `key:"template"`
 	Window   time.Duration `key:"window"`
 }
@@ -38,7 +38,7 @@ var couplingKeys = []schema.Key{
 	{Path: "coupling.levels", Default: MidLevels, Check: OneOf(MidLevels, EquidistantLevels), Example: EquidistantLevels,
 		Help: "Quantile levels of methods quantiles and schaake. mid: (m-1/2)/M, which minimises the CRPS; equidistant: m/(M+1)."},
 	{Path: "coupling.count", Check: Between(2, 1000), Example: "50",
-		Help: "Number of members of the Schaake shuffle. Default: the number of raw members."},
+		Help: "Number of members of the Schaake shuffle, or of a network with model.head: members and noise in model.encoder.input, which draws new noise after each pass over the raw members. Default: the number of raw members."},
 	{Path: "coupling.template", Example: "[analyses/*.nc]",
 		Help: "Files of past analyses, the dependence template of the Schaake shuffle: all published variables and levels at the same times of day, on the grid of the forecasts."},
 	{Path: "coupling.window", Default: "30d", Check: Above(0), Example: "45d",
@@ -55,7 +55,7 @@ func (c *PredictConfig) checkCoupling(add func(path, what, why, fix string)) {
 	if !schaake && len(p.Template) > 0 {
 		add("coupling.template", "coupling.template is not used by coupling.method: "+p.Method, "that method takes the rank order of the raw members", "set coupling.method: schaake, or remove it")
 	}
-	if !schaake && p.Count > 0 {
+	if (p.Method == RandomCoupling || p.Method == TransformationCoupling) && p.Count > 0 {
 		add("coupling.count", fmt.Sprintf("coupling.count is %d with coupling.method: %s", p.Count, p.Method), "that method has one member for each raw member", "set coupling.method: schaake, or remove it")
 	}
 	if p.Levels != MidLevels && !schaake && p.Method != QuantileCoupling {

@@ -22,10 +22,17 @@ const GlobalAttention = "global"
 // noiseInput is the value of model.encoder.input that adds a noise field to each member.
 const noiseInput = "noise"
 
+// Noise of training samples.
+const (
+	FixedNoise = "fixed" // that of predictions
+	NewNoise   = "anew"  // another draw in each epoch
+)
+
 // Encoder is the section model.encoder, the network that encodes each member separately.
 type Encoder struct {
 	Channels int      `key:"channels"`
 	Input    []string `key:"input"`
+	Noise    string   `key:"noise"`
 }
 
 // memberKeys are the rows of networks that read or predict single members.
@@ -39,6 +46,8 @@ func memberKeys() []schema.Key {
 			Help: "Output channels of the encoder."},
 		{Path: "model.encoder.input", Default: "[field, offset]", Check: OneOf("field", "offset", noiseInput), Example: "[field, noise]",
 			Help: "Input of each variable and lead of a member. field: standardised values; offset: difference from the ensemble mean in units of the spread; noise: standard normal random numbers. Also used by model.head: members. Only that head may have noise, which lets independently corrected members gain spread."},
+		{Path: "model.encoder.noise", Default: FixedNoise, Check: OneOf(FixedNoise, NewNoise), Example: NewNoise,
+			Help: "Noise of training samples. fixed: that of predictions, in every epoch; anew: another draw in each epoch. Validation has that of predictions."},
 		{Path: "model.attention", Default: GlobalAttention, Check: OneOf(GlobalAttention, "axial", "point"), Example: "point",
 			Help: "Spatial extent of attention weights between members (poet, ens_transformer), leads (trajectory) or both (hierarchical). global: one weight for the whole field; axial: one for each row and column; point: one for each grid point."},
 		{Path: "train.loss.scales", Check: Above(0), Example: "[8, 4, 2]",
@@ -64,6 +73,9 @@ func (c *TrainConfig) checkMembers() []*exit.Error {
 		if given(path) && !encodes && !(gives && path == "model.encoder.input") {
 			add(path, path+" without a member encoder", "model.members is "+m.Members, "remove it, or set model.members: "+MemberEncoder)
 		}
+	}
+	if given("model.encoder.noise") && !slices.Contains(m.Encoder.Input, noiseInput) {
+		add("model.encoder.noise", "model.encoder.noise without noise", fmt.Sprintf("model.encoder.input is %v", m.Encoder.Input), "remove it, or set model.encoder.input: [field, noise]")
 	}
 	if slices.Contains(m.Encoder.Input, noiseInput) && !gives {
 		add("model.encoder.input", "noise with pooled members", "pooling averages the noise out", "remove it, or set model.head: "+string(MembersHead))

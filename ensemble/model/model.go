@@ -53,7 +53,7 @@ type Model struct {
 	Network     *network.Network                // compiled by Open; runs the networks in turn
 	options     engine.Options                  // options of Network
 	bias        *network.Network                // compiled network of Bias; nil for none
-	order       []int                           // position in the forecast of each member in the batch
+	output      memberOutput
 }
 
 // Metadata holds the properties of a model besides its networks, task and arrays.
@@ -379,8 +379,8 @@ func (m *Model) loadArrays(path string, kind ensemble.Standardisation, lean bool
 type Forecast struct {
 	Mean, Sigma, Spread []float32
 	Parameters          [][]float32
-	// Members [member][lead][variable][level][NY·NX], in the order of the forecast, are those of a
-	// network that corrects members. Mean and Sigma are computed from them, and Spread is nil.
+	// Members [member][lead][variable][level][NY·NX] are those of a network that corrects members, in the order of
+	// the forecast, once for each draw of noise. Mean and Sigma are computed from them, and Spread is nil.
 	Members []float32
 	Clipped int // number of negative values of Spread that were set to 0
 	// Departures are the largest distances from the members, by target; complete on all ranks.
@@ -428,24 +428,47 @@ func (m *Model) Prepare(fc *ensemble.Forecast, members []ensemble.Member) ([]tas
 // Errors: as Predict.
 func (m *Model) Infer(ctx context.Context, init ensemble.Init, stats []task.Statistics) (*Forecast, error) {
 	n := len(m.Network.Batch.Spread)
+	if m.Spec.PredictsMembers() {
+		out := &Forecast{}
+		shifts, err := m.memberShifts(ctx)
+		if err != nil {
+			return nil, err
+		}
+		err = m.correctMembers(out, shifts, init)
+		return m.gather(out, stats, err)
+	}
 	out := &Forecast{Spread: make([]float32, n)}
 	other := m.newParameterAverage(n)
 	if m.Spec.Head.Distribution != nil && other == nil {
 		out.Mean, out.Sigma = make([]float32, n), make([]float32, n)
 	}
-	if m.Spec.PredictsMembers() {
-		out.Spread, out.Members = nil, make([]float32, len(m.Network.Batch.Raw))
+	sums := map[string][]float32{network.OutSpread: out.Spread, network.OutShift: out.Mean, network.OutSigma: out.Sigma}
+	if err := m.average(ctx, sums, other); err != nil {
+		return nil, err
 	}
-	sums := map[string][]float32{network.OutSpread: out.Spread, network.OutShift: out.Mean, network.OutSigma: out.Sigma, network.OutMembers: out.Members}
+	err := m.toPhysical(out, init, stats)
+	if err == nil {
+		m.recalibrate(out, len(stats))
+		m.censor(out, len(stats))
+	}
+	if other != nil && err == nil {
+		err = other.toPhysical(out, init, stats)
+	}
+	return m.gather(out, stats, err)
+}
+
+// average runs the networks on the batch and adds their outputs, each with its share, to sums; outputs without a
+// sum to other.
+func (m *Model) average(ctx context.Context, sums map[string][]float32, other *parameterAverage) error {
 	for _, p := range m.inferences() {
 		if m.weightsFile == nil { // else Open has set the weights
 			if err := m.fill(p); err != nil {
-				return nil, err
+				return err
 			}
 		}
 		p.net.Load(&m.Network.Batch)
 		if err := p.net.Plan.Run(ctx, 0); err != nil {
-			return nil, err
+			return err
 		}
 		for _, name := range p.outputs {
 			if sums[name] == nil {
@@ -457,19 +480,7 @@ func (m *Model) Infer(ctx context.Context, init ensemble.Init, stats []task.Stat
 			}
 		}
 	}
-	if m.Spec.PredictsMembers() {
-		err := m.correctMembers(out, init)
-		return m.gather(out, stats, err)
-	}
-	err := m.toPhysical(out, init, stats)
-	if err == nil {
-		m.recalibrate(out, len(stats))
-		m.censor(out, len(stats))
-	}
-	if other != nil && err == nil {
-		err = other.toPhysical(out, init, stats)
-	}
-	return m.gather(out, stats, err)
+	return nil
 }
 
 // fill sets the weights of a network. On a device with memory of its own the weights stay there for
@@ -618,7 +629,7 @@ func (m *Model) gather(out *Forecast, stats []task.Statistics, err error) (*Fore
 		}
 	}
 	if out.Members != nil {
-		if out.Members, err = team.GatherFields(m.Ranks, out.Members, len(m.order)*len(m.Task.Targets)); err != nil {
+		if out.Members, err = team.GatherFields(m.Ranks, out.Members, m.memberCount()*len(m.Task.Targets)); err != nil {
 			return nil, err
 		}
 	}
@@ -686,7 +697,12 @@ func (m *Model) Open(o engine.Options) error {
 		m.bias, err = m.Spec.ForStage(network.BiasStage).Compile(&m.Task, m.Grid, 1, 0, false, o, m.Ranks)
 		return err
 	}
-	if len(m.Networks) == 1 && m.Ranks == nil { // with several networks, a run may overwrite the input of the next
+	repeated := m.output.count > m.Spec.MemberCount(&m.Task)
+	if repeated {
+		b := &m.Network.Batch
+		b.Noise.Fields = make([]float32, len(b.Members)/len(m.Task.Features.MemberInputs))
+	}
+	if len(m.Networks) == 1 && m.Ranks == nil && !repeated { // a run may overwrite the input of the next
 		m.Network.Batch.Features = m.Network.Plan.Input("features")
 	}
 	if m.weightsFile == nil {

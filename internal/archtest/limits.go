@@ -99,7 +99,7 @@ var exceptions = map[string]map[string]exception{
 		"ensemble/experiment.StudyRow":          {26, reasonColumn},
 		"ensemble/hook.Issued":                  {19, reasonColumn},
 		"ensemble/model.Model":                  {20, reasonState},
-		"ensemble/model/task.Batch":             {19, "the inputs of a network: a field is an input of its graph"},
+		"ensemble/model/task.Batch":             {20, "the inputs of a network: a field is an input of its graph"},
 		"ensemble/model/task.Task":              {19, "the task of a model, a record of model.json"},
 		"ensemble/record.Check":                 {18, reasonColumn},
 		"ensemble/record.TimeToQuality":         {16, reasonColumn},

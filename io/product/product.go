@@ -224,9 +224,9 @@ func (f Field) variable() ensemble.Variable {
 func (p *Product) members(f Field) int { return cmp.Or(f.Members, len(p.Members)) }
 
 // realizations returns the number of calibrated members of a field's variable,
-// level and lead. It differs from members if they follow a template.
+// level and lead. It differs from members if they follow a template, or are drawn.
 func (p *Product) realizations(f Field) (n int) {
-	if p.TemplateTimes == nil {
+	if p.Coupling == "" {
 		return p.members(f)
 	}
 	for _, o := range p.Fields {

@@ -32,7 +32,8 @@ type Batch struct {
 	TeacherShift, TeacherSigma []float32
 	// Members [N M C D P] are the fields of MemberCount members of each sample.
 	Members     []float32
-	MemberCount int // M; 0 means all members in use
+	Noise       ensemble.NoiseInput // of members
+	MemberCount int                 // M; 0 means all members in use
 	// Raw [N M V D P] are the members' fields of the targets in physical units, for predictions.
 	// Deviation is their difference from the members' mean in units of the error scale, for
 	// training.
@@ -178,10 +179,17 @@ func (k *Task) fillMembers(b *Batch, i int, fc *ensemble.Forecast, used []int) e
 		return nil
 	}
 	size := len(used) * k.Features.MemberChannels() * len(k.Features.Axes.Levels) * fc.Grid.Size()
-	if err := k.Features.BuildMembers(b.Members[i*size:(i+1)*size], fc, used); err != nil || b.Raw == nil && b.Deviation == nil {
+	in := b.MemberInput()
+	in.Channels = b.Members[i*size : (i+1)*size]
+	if err := k.Features.BuildMembers(in, fc, used); err != nil || b.Raw == nil && b.Deviation == nil {
 		return err
 	}
 	return k.fillMemberTargets(b, i, fc, used)
+}
+
+// MemberInput is the input from members of a batch with one sample.
+func (b *Batch) MemberInput() ensemble.MemberInput {
+	return ensemble.MemberInput{Channels: b.Members, Noise: b.Noise}
 }
 
 // fillMemberTargets writes the members' fields of the targets of sample i to Raw, or their

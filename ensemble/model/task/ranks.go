@@ -20,6 +20,11 @@ func (k *Task) ForRank(s *team.Shard, rank int) *Task {
 	out.Centre, out.Width = team.CropMaps(team.SelectLevels(k.Centre, s, rank), s, rank), team.CropMaps(team.SelectLevels(k.Width, s, rank), s, rank)
 	out.reference = k.reference.ForRank(s, rank)
 	out.Features.Spreads = team.SelectLevels(k.Features.Spreads, s, rank)
+	streams := make([]int, k.Features.Axes.Fields())
+	for i := range streams {
+		streams[i] = i
+	}
+	out.Features.NoiseStreams = team.SelectLevels(streams, s, rank)
 	out.Features.Auxiliary = nil
 	for _, a := range k.Features.Auxiliary {
 		out.Features.Auxiliary = append(out.Features.Auxiliary, ensemble.Auxiliary{Name: a.Name, Values: team.CropMaps([][]float32{a.Values}, s, rank)[0]})

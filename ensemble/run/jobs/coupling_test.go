@@ -164,7 +164,7 @@ func TestCouplingKeys(t *testing.T) {
 		text string
 	}{
 		{[]string{"coupling.method=schaake"}, "no template"},
-		{[]string{"coupling.count=5"}, "one member for each raw member"},
+		{[]string{"coupling.method=random", "coupling.count=5"}, "one member for each raw member"},
 		{[]string{"coupling.template=[a.nc]"}, "not used by coupling.method"},
 		{[]string{"coupling.method=random", "coupling.levels=equidistant"}, "its own levels"},
 	} {

@@ -94,7 +94,8 @@ func TestNetworkOfMembers(t *testing.T) {
 // Networks of members take the same steps on shards of fields and batches as on complete ones, also with
 // varying numbers of members.
 func TestNetworksOfMembersOnParts(t *testing.T) {
-	traintest.CheckLossesOnMeshes(t, runtest.MemberOutput("model.kind=poet", "train.loss.kind=crps_members", "train.loss.fairness=cross_pair", "train.mesh=data:2 lat:2"), runtest.MemberInput("data.members.minimum=2", "train.mesh=lon:3"))
+	traintest.CheckLossesOnMeshes(t, runtest.MemberOutput("model.kind=poet", "train.loss.kind=crps_members", "train.loss.fairness=cross_pair", "train.mesh=data:2 lat:2"), runtest.MemberInput("data.members.minimum=2", "train.mesh=lon:3"),
+		append(noisyMembers, "model.encoder.noise=anew", "train.mesh=level:2"))
 }
 
 // Networks with attention between members are distinguished from those without. Exchanged members give the

@@ -57,10 +57,14 @@ func (c *Coupling) Description() string {
 	return "quantiles of the levels " + levels + " in the order of the raw members (ensemble copula coupling, ECC-Q)"
 }
 
-// Members returns the numbers of the calibrated members that the used ones give. With ensemble
-// copula coupling they are the used ones, else 1 to Count, or as many as there are used ones.
+// Renumbers reports whether calibrated members have other numbers than the used ones: those of the Schaake
+// shuffle, and those drawn by a network with noise.
+func (c *Coupling) Renumbers() bool { return c.Schaake() || c.Count > 0 }
+
+// Members returns the numbers of the calibrated members that the used ones give: the used ones, or, if
+// they are renumbered, 1 to Count, or as many as there are used ones.
 func (c *Coupling) Members(used []ensemble.Member) []ensemble.Member {
-	if !c.Schaake() {
+	if !c.Renumbers() {
 		return used
 	}
 	out := make([]ensemble.Member, cmp.Or(c.Count, len(used)))

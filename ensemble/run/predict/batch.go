@@ -129,7 +129,7 @@ func (b *batchFiller) makeChannels(g int) error {
 		return err
 	}
 	if to.Members != nil {
-		if err := b.task.Features.WriteMemberField(to.Members, fields, t, v, l, room); err != nil {
+		if err := b.task.Features.WriteMemberField(to.MemberInput(), fields, t, v, l, room); err != nil {
 			return err
 		}
 	}

@@ -64,7 +64,7 @@ func (ch *productChoice) certainEvents(p *product.Product) (out []string) {
 // forFallback returns the products of the fallback forecast.
 func (ch *productChoice) forFallback() *productChoice {
 	other := *ch
-	other.fields, other.fallback = ch.fallbackChoice.fields, ch.fallbackChoice.fallback
+	other.fields, other.fallback, other.coupling.Count = ch.fallbackChoice.fields, ch.fallbackChoice.fallback, ch.fallbackChoice.coupling.Count
 	return &other
 }
 
@@ -106,6 +106,9 @@ func ChooseProducts(m *model.Model, c config.Publishing, grid *ensemble.Grid, fa
 	}
 	other := *ch
 	other.fields, other.fallback = nil, fallback
+	if m.Spec.PredictsMembers() { // one for each raw member
+		other.coupling.Count = 0
+	}
 	ch.fallbackChoice = &other
 	return ch, other.planFields(c)
 }
@@ -344,7 +347,7 @@ func (ch *productChoice) product(init ensemble.Init, used []ensemble.Member) *pr
 	if ch.grid.Kind == ensemble.Points {
 		p.Locations = ensemble.GridStations(ch.grid)
 	}
-	if ch.members {
+	if ch.members || m.Spec.PredictsMembers() && ch.coupling.Count > 0 {
 		p.Coupling = ch.memberMethod()
 	}
 	for _, f := range ch.fields {

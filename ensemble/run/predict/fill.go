@@ -35,7 +35,7 @@ func (in *openInput) fill(ctx context.Context, init ensemble.Init, fc *initForec
 		return nil, pub, err
 	}
 	pub.Warnings = append(pub.Warnings, ch.certainEvents(q)...)
-	return q, pub, addTemplates(q, in.input, in.templates)
+	return q, pub, addTemplates(q, ch.coupling.Renumbers(), in.input, in.templates)
 }
 
 // filler sets the values of the fields of one initialisation.

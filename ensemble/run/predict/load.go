@@ -62,6 +62,11 @@ func (p *prediction) load() (err error) {
 	if p.policy, err = newInputPolicy(f.model, p.options.Policy); err != nil {
 		return err
 	}
+	if c := p.options.Publish.Coupling; c.Method != config.SchaakeCoupling {
+		if err = f.model.DrawMembers(c.Count); err != nil {
+			return err
+		}
+	}
 	p.policy.canWait = !p.options.Deadline.IsZero() || p.options.Policy.Members.Wait > 0
 	if err = f.distribute(); err != nil {
 		return err
@@ -100,10 +105,7 @@ func (f *forecaster) load(runDir, promoted string) (err error) {
 	if err = f.chooseFallback(); err != nil {
 		return err
 	}
-	if err = f.model.SelectLeads(f.policy.Leads); err != nil {
-		return err
-	}
-	return nil
+	return f.model.SelectLeads(f.policy.Leads)
 }
 
 // slowInt8 returns the warning about int8 predictions on this processor; hasFastInt8 is cpu.HasFastInt8. A GPU has kernels of

@@ -1,6 +1,7 @@
 package predict
 
 import (
+	"fmt"
 	"math"
 	"slices"
 
@@ -40,6 +41,9 @@ func (ch *productChoice) memberMethod() string {
 	case ch.fallback != "":
 		return "members of " + ch.fallback + ", in the rank order of the raw members"
 	}
+	if n := ch.coupling.Count; n > 0 {
+		return fmt.Sprintf("member j of %d is raw member (j-1) mod M of M, from 0, corrected by the network with draw floor((j-1)/M) of its noise", n)
+	}
 	return "each raw member corrected by the network"
 }
 
@@ -70,7 +74,7 @@ func checkMemberProducts(m *model.Model, words []string, c config.Coupling) erro
 func (fl *filler) fillMembers(p *product.Product, f *product.Field, target int, at locations) {
 	members := fl.out.TargetMembers(target, len(fl.model.Task.TargetWeights), fl.model.Grid.Size())
 	if f.Kind == product.Member {
-		members = members[slices.Index(p.Members, f.Member):][:1]
+		members = members[slices.Index(fl.coupling.Members(p.Members), f.Member):][:1]
 	}
 	for m, x := range members {
 		members[m] = at.interpolate(x)

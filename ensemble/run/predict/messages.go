@@ -37,14 +37,15 @@ func templates(entries []ensemble.Entry, used []ensemble.Member, grid *ensemble.
 	return out
 }
 
-// addTemplates reads the template messages of a product.
-func addTemplates(p *product.Product, in *fio.Input, found map[templateKey]ensemble.Entry) error {
+// addTemplates reads the template messages of a product. Members with other numbers than the used ones take that of the
+// last, which is not the control.
+func addTemplates(p *product.Product, renumbered bool, in *fio.Input, found map[templateKey]ensemble.Entry) error {
 	read := map[ensemble.Entry][]byte{}
 	for i := range p.Fields {
 		f := &p.Fields[i]
 		k := templateKey{p.Init, f.Variable, f.Level, f.Lead, ensemble.NoMember}
 		switch {
-		case f.Kind == product.Member && p.TemplateTimes != nil: // members of the Schaake shuffle have other numbers; the last used member is not the control
+		case f.Kind == product.Member && renumbered:
 			k.member = p.Members[len(p.Members)-1]
 		case f.Kind == product.Member:
 			k.member = f.Member

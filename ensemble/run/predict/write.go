@@ -106,11 +106,15 @@ func (in *openInput) findExisting(ctx context.Context, init ensemble.Init) (*pro
 
 // readExisting is findExisting on one rank.
 func (in *openInput) readExisting(ctx context.Context, init ensemble.Init) (*product.Manifest, error) {
-	q, pub, err := in.publication(ctx, init, in.choice)
+	dir, ch := product.InitDir(in.p.options.Out, init), in.choice
+	if old, err := product.ReadManifest(dir); err == nil && old.Fallback != "" && ch.fallbackChoice != nil { // its members may have other numbers
+		ch = ch.forFallback()
+	}
+	q, pub, err := in.publication(ctx, init, ch)
 	if err != nil {
 		return nil, err
 	}
-	return product.FindPublished(product.InitDir(in.p.options.Out, init), pub.Manifest(q), pub.Overwrite, pub.Accepted)
+	return product.FindPublished(dir, pub.Manifest(q), pub.Overwrite, pub.Accepted)
 }
 
 // fieldFiles lists the files that contain the used fields of an initialisation.

@@ -52,7 +52,7 @@ func AxesOf(c *config.TrainConfig) ensemble.Axes {
 func TaskOf(c *config.TrainConfig) task.Task {
 	return task.Task{
 		Features: ensemble.Features{Axes: AxesOf(c), Aggregates: aggregates(c.Data.Features), Location: c.Model.Location, Season: c.Model.Season, DDOF: c.Data.SpreadDDOF, Auxiliary: auxiliaryOf(c),
-			MemberInputs: network.MemberChannels(c), Exchangeable: c.Data.Members.Control == ensemble.NoControl},
+			MemberInputs: network.MemberChannels(c), Exchangeable: c.Data.Members.Control == ensemble.NoControl, NewNoise: c.Model.Encoder.Noise == config.NewNoise},
 		Targets: task.CrossTargets(TargetVariables(c), c.Data.TargetLeads),
 	}
 }

@@ -113,6 +113,7 @@ func (f *feeder) build(ctx context.Context, b *task.Batch, reads []int) error {
 	if f.job.model.Spec.ReadsMembers() {
 		b.MemberCount = drawCount(f.job.local.MinMembers, len(f.job.local.UsedMembers), f.seed, uint64(epoch), uint64(batch))
 	}
+	b.Noise.Draw = f.job.local.Features.TrainingDraw(epoch)
 	for i, sample := range reads {
 		if err := f.sample(ctx, b, slot{index: i, sample: sample}, uint64(epoch)); err != nil {
 			return err
