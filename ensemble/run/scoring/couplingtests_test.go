@@ -36,6 +36,25 @@ func (l linearMembers) Forecast(r baseline.Raw) [][]float32 {
 	return out
 }
 
+// resultOf scores cases.
+func resultOf(t *testing.T, s *Scoring, cases []Case) *score.Result {
+	t.Helper()
+	for _, c := range cases {
+		d, err := s.Sum(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Join(d); err != nil {
+			t.Fatal(err)
+		}
+	}
+	out, err := s.Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
 // In the linear example of Roberts 2026, whose raw members are reliable, the method with the least fair CRPS
 // is distinguished from the input members by its coupling test, although its fair CRPS is better.
 func TestCoupledLinearExample(t *testing.T) {
@@ -58,6 +77,7 @@ func TestCoupledLinearExample(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := rand.New(rand.NewPCG(4, 5))
+	var cases []Case
 	for _, init := range inits {
 		c := Case{Init: init, Obs: make([]float32, grid.Size())}
 		for m := range members {
@@ -70,18 +90,9 @@ func TestCoupledLinearExample(t *testing.T) {
 				c.Members[m][p] = float32(signal + r.NormFloat64())
 			}
 		}
-		d, err := s.Sum(c)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := s.Join(d); err != nil {
-			t.Fatal(err)
-		}
+		cases = append(cases, c)
 	}
-	out, err := s.Result()
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := resultOf(t, s, cases)
 	fair := func(system string) float64 {
 		for _, v := range out.Scores {
 			if v.ID == score.CRPSFair.ID && v.System == system {
@@ -136,23 +147,15 @@ func TestPublishedMembersOnAllDates(t *testing.T) {
 		}
 		return out
 	}
+	var cases []Case
 	for _, init := range inits {
 		c := Case{Init: init, Obs: field()}
 		for m := range members {
 			c.Members, c.Used, c.Calibrated = append(c.Members, field()), append(c.Used, m), append(c.Calibrated, field())
 		}
-		d, err := s.Sum(c)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := s.Join(d); err != nil {
-			t.Fatal(err)
-		}
+		cases = append(cases, c)
 	}
-	out, err := s.Result()
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := resultOf(t, s, cases)
 	n := map[string]int{}
 	for _, c := range out.Coupling {
 		n[c.System] = c.N
