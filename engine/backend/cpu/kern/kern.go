@@ -77,6 +77,11 @@ func activeThreads(active int, running, together float64) int {
 	return int(C.ens_pool_active(C.int(active), C.double(running), C.double(together)))
 }
 
+// spins returns how often a thread looks for the next kernel before it sleeps (ens_pool_spins).
+func spins(active int, running float64) int {
+	return int(C.ens_pool_spins(C.int(active), C.double(running)))
+}
+
 // f32 returns the address of the first value; NULL for an empty slice.
 func f32(x []float32) *C.float { return (*C.float)(unsafe.Pointer(unsafe.SliceData(x))) }
 

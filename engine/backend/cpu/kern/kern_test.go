@@ -180,6 +180,23 @@ func TestNoAllocation(t *testing.T) {
 	}
 }
 
+// Threads look longer for the next kernel only if each had a core to itself.
+func TestSpins(t *testing.T) {
+	short, long := spins(2, 1), spins(2, 2)
+	if short >= long {
+		t.Fatalf("%d looks beside another process, %d without: want fewer", short, long)
+	}
+	for _, c := range []struct {
+		active  int
+		running float64
+		want    int
+	}{{2, 1.95, long}, {2, 1.85, short}, {16, 15.95, long}, {16, 15.4, short}, {16, 0, short}} {
+		if got := spins(c.active, c.running); got != c.want {
+			t.Errorf("%d threads, %v of them running: got %d looks, want %d", c.active, c.running, got, c.want)
+		}
+	}
+}
+
 // The number of active threads is reduced only if the remaining ones have cores of
 // their own and do more work than all together.
 func TestActiveThreads(t *testing.T) {

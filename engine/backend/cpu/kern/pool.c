@@ -14,10 +14,11 @@
 #include <time.h>
 #include <unistd.h>
 
-// How often a thread looks again before it sleeps: about 10 µs. Longer spins
-// take the core from a neighbour on a shared machine; none at all costs a
+// How often a thread looks again before it sleeps: about 10 µs, or 100 if all threads had a core to themselves of late.
+// To wake a thread takes 35 to 50 µs on a virtual machine, of which the caller loses 15, and a job of a small field not
+// much more. Longer spins take the core from a neighbour on a shared machine; none at all costs a
 // wake-up per kernel (docs/decisions/0002-kernel-threads.md).
-enum { SPINS = 300 };
+enum { SPINS = 300, PATIENT = 3000 };
 
 // The number of active threads is adapted after jobs of this time, in ns. After a
 // reduction all threads are active again after a rest, which doubles as long as the
@@ -58,6 +59,7 @@ struct ens_pool {
 	_Atomic int seats;       // workers that the present job still admits
 	int workers;
 	int active;           // threads that share a job, including the caller
+	_Atomic int spins;    // before a thread sleeps
 	uint64_t jobs;        // ns spent in jobs since the last adaptation
 	uint64_t rest, whole; // duration and end of a reduction, in ns
 	share *share;         // one per thread
@@ -144,6 +146,8 @@ int ens_pool_active(int active, double running, double together) {
 	return fewer < active && together < sharing * fewer ? fewer : active;
 }
 
+int ens_pool_spins(int active, double running) { return running > active - 0.1 ? PATIENT : SPINS; }
+
 // reset begins a new window, and returns what the last one held: the threads
 // that ran while they had items, and their processor time in ns.
 static void reset(ens_pool *p, double *running, double *processor) {
@@ -163,6 +167,7 @@ static void adapt(ens_pool *p, uint64_t took) {
 	uint64_t jobs = p->jobs;
 	double running, processor;
 	reset(p, &running, &processor);
+	atomic_store(&p->spins, ens_pool_spins(p->active, running));
 	int active = ens_pool_active(p->active, running, processor / jobs);
 	if (active < p->active) {
 		p->active = active;
@@ -180,7 +185,7 @@ static void *work(void *arg) {
 	uint32_t seen = 0;
 	for (;;) {
 		uint32_t rung = atomic_load(&p->bell);
-		for (int i = 0; rung == seen && i < SPINS; i++) {
+		for (int i = 0, spins = atomic_load(&p->spins); rung == seen && i < spins; i++) {
 			relax();
 			rung = atomic_load(&p->bell);
 		}
@@ -208,6 +213,7 @@ ens_pool *ens_pool_new(int threads) {
 	ens_pool *p = calloc(1, sizeof *p);
 	if (!p) return 0;
 	p->rest = REST;
+	p->spins = SPINS;
 	p->share = aligned_alloc(64, sizeof(share) * threads);
 	p->spell = aligned_alloc(64, sizeof(spell) * threads);
 	p->worker = calloc(threads, sizeof(worker));
@@ -255,7 +261,7 @@ void ens_parallel(ens_pool *p, ens_item fn, void *job, long n) {
 	if (atomic_load(&p->sleepers) > 0) futex_wake(&p->bell, helpers);
 	timed(p);
 	uint32_t left = atomic_load(&p->left);
-	for (int i = 0; left && i < SPINS; i++) {
+	for (int i = 0, spins = atomic_load(&p->spins); left && i < spins; i++) {
 		relax();
 		left = atomic_load(&p->left);
 	}

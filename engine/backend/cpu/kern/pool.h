@@ -27,4 +27,8 @@ void ens_parallel(ens_pool *p, ens_item fn, void *job, long n);
 // of threads that ran while they had items; a thread that shares its core counts as
 // its share. together is that mean over the whole time of the jobs, waiting included.
 int ens_pool_active(int active, double running, double together);
+
+// How often a thread looks for the next job before it sleeps: longer if all active threads ran while they had items, that is, had a
+// core to themselves.
+int ens_pool_spins(int active, double running);
 #endif

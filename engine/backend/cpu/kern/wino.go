@@ -538,12 +538,14 @@ func DefaultWino(s WinoSpec) WinoVariant {
 // DefaultWinoFilter is DefaultWino for the gradient of the filter on that many threads. Two threads take rows of points, with which
 // they are 1.1 to 3 times as fast as with shared ones (BenchmarkWinoFilter); four and more were not measured.
 func DefaultWinoFilter(s WinoSpec, threads int) WinoVariant {
-	const wide = 1 << 16 // source times result channels from which blocks win at 64 tiles
-	t := s.Tiles()
-	if t <= 32 || t <= 64 && (s.Parts[0]+s.Parts[1])*s.K < wide {
+	// Source times result channels from which blocks win at 64 tiles; and, for each tile, up to which rows of points win.
+	const wide, rowsPerTile = 1 << 16, 512
+	t, filter := s.Tiles(), (s.Parts[0]+s.Parts[1])*s.K
+	few := t <= 64 && filter < wide
+	switch {
+	case t <= 32, few && (threads != 2 && threads != 3 || filter > rowsPerTile*t):
 		return WinoVariant{Tiles: 14, Whole: true}
-	}
-	if threads == 2 || threads == 3 {
+	case threads == 2 || threads == 3:
 		return WinoVariant{Tiles: 32, Rows: s.pointRows(threads)}
 	}
 	return WinoFilterVariants(s, threads)[0]
