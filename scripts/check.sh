@@ -38,5 +38,5 @@ gofmt() { # gofmt FLAGS FILES...: fails if it names any
 [ ${#sources[@]} -eq 0 ] || check gofmt -l "${sources[@]}"
 check "$go" build ./...
 check "$go" vet -cgocall=false "${packages[@]}"
-check "$go" test -short "${packages[@]}"
+check "$go" test "${packages[@]}"
 exit $failed

@@ -9,9 +9,6 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/ensemble-weather/ensemble/internal/exit"
-	"github.com/ensemble-weather/ensemble/io/decode/wire"
 )
 
 // wild lists faults that a process of this test simulates under the limits of the
@@ -85,11 +82,4 @@ func asWild(t *testing.T, what string, env ...string) (text string, code int) {
 		t.Errorf("%s: it ended well: %s", what, out)
 	}
 	return string(out), cmd.ProcessState.ExitCode()
-}
-
-// TestFault45Memory: a decoder that exceeds its memory limit ends, by whatever does not get memory first: an allocation or a thread.
-func TestFault45Memory(t *testing.T) {
-	if text, code := asWild(t, "memory", wire.MemoryEnv+"="+fmt.Sprint(3<<30)); !strings.Contains(text, "out of memory") && !strings.Contains(text, "pthread_create failed") || code == int(exit.OK) {
-		t.Errorf("exit %d: %.300s", code, text)
-	}
 }
