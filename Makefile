@@ -121,8 +121,10 @@ check-long: build setup-test lint kernel-parts
 	  { echo "date $$(date -u +%FT%TZ)"; echo "version $(BUILT)"; echo "machine $$($(GO) env GOOS)/$$($(GO) env GOARCH), $$(nproc) CPUs, $$($(GO) env GOVERSION)"; echo; \
 	    sed -E '/^=== (RUN|PAUSE|CONT|NAME) |^PASS$$|no test(s to run| files)\]?$$/d' build/check-long.log; } >docs/check-long.txt; exit $$code
 
+# RACE= names other packages than all.
+RACE := ./...
 race: setup-test
-	$(GO) test -p $(THREADS) -timeout 2h -race ./...
+	$(GO) test -p $(THREADS) -timeout 2h -race $(RACE)
 
 # Where goroutines, processes and ranks share most, but for tests that run every program on many worlds, which take minutes.
 race-sample: setup-test
