@@ -422,3 +422,22 @@ func TestWinogradRefusesWhatItDoesNotServe(t *testing.T) {
 		}
 	}
 }
+
+// TestDefaultFilterVariants: two threads take rows of points through fields of more than 32 tiles, unless many channels make all tiles
+// at once faster.
+func TestDefaultFilterVariants(t *testing.T) {
+	whole := WinoVariant{Tiles: 14, Whole: true}
+	for _, c := range []struct {
+		source, result, side, threads int
+		want                          WinoVariant
+	}{
+		{64, 32, 32, 1, whole}, {64, 32, 32, 2, WinoVariant{Tiles: 32, Rows: 3}}, {64, 32, 32, 4, whole},
+		{80, 48, 16, 2, whole}, {240, 160, 32, 2, whole}, {256, 256, 32, 2, WinoVariant{Tiles: 32, Rows: 3}},
+		{32, 16, 128, 1, WinoVariant{Tiles: 64}}, {32, 16, 128, 2, WinoVariant{Tiles: 32, Rows: 3}},
+	} {
+		s := WinoSpec{N: 1, Parts: [2]int{c.source, 0}, K: c.result, Size: [3]int{2, c.side, c.side}, KD: 3, Side: 3, FilterIn: c.source}
+		if got := DefaultWinoFilter(s, c.threads); got != c.want {
+			t.Errorf("%d→%d channels on %d², %d threads: got %+v, want %+v", c.source, c.result, c.side, c.threads, got, c.want)
+		}
+	}
+}
