@@ -23,4 +23,4 @@
 // doi:10.1145/1498765.1498785, for rates as features; Lawson and Hanson 1974, Solving Least Squares Problems, chapter 23.
 package cost
 
-//go:generate go test . -run 'TestCoefficients|TestExpectations' -update
+//go:generate go test . -run "TestCoefficients|TestExpectations" -update
