@@ -122,7 +122,7 @@ check-long: build setup-test lint kernel-parts
 	    sed -E '/^=== (RUN|PAUSE|CONT|NAME) |^PASS$$|no test(s to run| files)\]?$$/d' build/check-long.log; } >docs/check-long.txt; exit $$code
 
 # RACE= names other packages than all.
-RACE := ./...
+RACE ?= ./...
 race: setup-test
 	$(GO) test -p $(THREADS) -timeout 2h -race $(RACE)
 
