@@ -250,20 +250,21 @@ func TestKnownFieldsAgreeWithTheDecoder(t *testing.T) {
 	}
 	var crafted []byte
 	values := make([]float32, testgrib.Rows*testgrib.Columns)
-	for _, centre := range []byte{98, 7, 74, 85} { // complete for the first
+	for _, of := range []struct{ centre, status byte }{{98, 0}, {7, 0}, {74, 0}, {85, 1}, {98, 2}, {255, 0}, {255, 2}} {
+		all := of.centre == 98 && of.status == 0 || of.centre == 255 && of.status == 2
 		for _, v := range [][2]byte{{0, 0}, {1, 0}, {1, 1}, {2, 2}, {2, 3}, {2, 8}, {2, 12}, {2, 13}, {3, 4}, {3, 5}} {
 			for kind, single := range []bool{false, true} {
 				for _, hPa := range []int{850, 1} {
-					if centre != 98 && (single || hPa == 1) {
+					if !all && (single || hPa == 1) {
 						continue
 					}
-					m := testgrib.Message{Variable: v, HPa: hPa, Member: kind, Init: time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC), Step: 6, Unit: 1, Centre: centre, Single: single, Packed: true, Values: values}
+					m := testgrib.Message{Variable: v, HPa: hPa, Member: kind, Init: time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC), Step: 6, Unit: 1, Centre: of.centre, Single: single, Packed: true, Values: values}
 					for dataType := range byte(6) {
-						if centre != 98 && dataType != 4 {
+						if !all && dataType != 4 {
 							continue
 						}
 						b := m.Bytes()
-						b[16+20] = dataType
+						b[16+19], b[16+20] = of.status, dataType
 						crafted = append(crafted, b...)
 					}
 				}
@@ -298,7 +299,7 @@ func TestKnownFieldsAgreeWithTheDecoder(t *testing.T) {
 		}
 		made = len(part)
 	}
-	if made != 10*2*2*6+3*10 || compared == made {
+	if made != 2*10*2*2*6+5*10 || compared == made {
 		t.Errorf("%d fields compared, %d of them made for it", compared, made)
 	}
 }

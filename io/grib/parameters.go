@@ -23,8 +23,8 @@ var commonParameters = map[[3]int]Description{
 }
 
 // commonCentres lists the centres (common code table C-11) that use these names:
-// ECMWF, NCEP, Exeter and Toulouse.
-var commonCentres = map[int]bool{98: true, 7: true, 74: true, 85: true}
+// ECMWF, NCEP, Exeter and Toulouse; 255 is that of the files of this program.
+var commonCentres = map[int]bool{98: true, 7: true, 74: true, 85: true, 255: true}
 
 // Types of data (code table 1.4) and packings (code table 5.0) in the words of
 // ecCodes.
@@ -48,14 +48,14 @@ func (f *Field) Description() (d Description, ok bool) {
 // pressure level of whole hPa.
 func (f *Field) recordCodes(discipline int, id, local, product, rep Octets) {
 	const (
-		noLocal     = 255 // master tables version: only local tables are used
-		operational = 1   // production status: 0 operational, 1 test; other values change names
-		pressure    = 100
-		perHPa      = 100
+		noLocal  = 255 // master tables version: only local tables are used
+		research = 2   // production status: 0 operational, 1 test, 2 research; other values change names
+		pressure = 100
+		perHPa   = 100
 	)
 	template := product.U2(8)
 	pascals := int(f.Level.Value)
-	if template > 1 || len(local) > 5 || !commonCentres[id.U2(6)] || id.U1(10) == noLocal || id.U1(20) > operational || !f.Time.Known ||
+	if template > 1 || len(local) > 5 || !commonCentres[id.U2(6)] || id.U1(10) == noLocal || id.U1(20) > research || !f.Time.Known ||
 		!f.LevelKnown || f.Level.IsLayer || product.U1(23) != pressure || float64(pascals) != f.Level.Value || pascals < perHPa || pascals%perHPa != 0 {
 		return
 	}
