@@ -27,14 +27,14 @@ func TestTrainOnDevice(t *testing.T) {
 	runtest.EmulatedGPU(t)
 	runtest.FakeDriver(t)
 	data := demotest.Files(t)
-	few := runtest.FirstInits(data, 11) // the emulated GPU is slow
+	few := runtest.FirstInits(data, 9) // the emulated GPU is slow
 	weights := map[string]model.Weights{}
 	dirs := map[string]string{}
 	for _, device := range []string{"cpu", "cuda"} {
 		dirs[device] = filepath.Join(t.TempDir(), device)
 		var output bytes.Buffer
 		_, err := Run(context.Background(), Options{RunDir: dirs[device], Version: "test", Progress: progress.New(&output, progress.Plain, time.Nanosecond), Config: demotest.Config(t, data,
-			few, "data.leads=[48h]", "train.device="+device, "train.networks=1", "train.epochs=1", "train.batch_size=3", "train.accumulate=2", "train.ema=0.9", "train.clip=1")})
+			few, "data.leads=[48h]", "train.device="+device, "train.networks=1", "train.epochs=1", "train.batch_size=2", "train.accumulate=2", "train.ema=0.9", "train.clip=1")})
 		if err != nil {
 			t.Fatal(err)
 		}

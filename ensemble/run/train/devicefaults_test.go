@@ -62,7 +62,7 @@ func TestFault40(t *testing.T) {
 	waits, at := 0, 0
 	runtest.UseDevice(t, 1<<28, func(d *emulate.LazyDevice) device.Device { return failing{d, &waits, at} })
 	run := func(dir string) error {
-		_, err := train.Run(context.Background(), train.Options{RunDir: dir, Version: "test", Resume: "auto", Config: demotest.Config(t, f, runtest.FirstInits(f, 11),
+		_, err := train.Run(context.Background(), train.Options{RunDir: dir, Version: "test", Resume: "auto", Config: demotest.Config(t, f, runtest.FirstInits(f, 7),
 			"train.device=cuda", "train.networks=1", "train.epochs=1", "train.batch_size=2", "data.levels=[850hPa]", "data.leads=[48h]", "model.base=1")})
 		return err
 	}

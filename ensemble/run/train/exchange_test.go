@@ -285,7 +285,7 @@ func checkExchangeReplays(t *testing.T, n int) {
 
 // A log of other groups or runs is refused.
 func TestExchangeReplayOfAnother(t *testing.T) {
-	set := append(soloExchange, "train.epochs=3")
+	set := append(soloExchange, "train.epochs=3", runtest.FirstInits(demotest.Files(t), 10))
 	first := trainExchange(t, "data:4", func(rank int, o *train.Options) { o.BeforeStep = delays(rank, 50*time.Millisecond) }, set, []string{"train.exchange.period=4"})
 	for _, c := range []struct{ mesh, period, skip, want string }{
 		{"data:2 lat:2", "4", "false", "not those of 2 groups"},

@@ -1,6 +1,7 @@
 package train_test
 
 import (
+	"fmt"
 	"math"
 	"testing"
 
@@ -13,9 +14,9 @@ import (
 // Epoch events have the noise scale if steps accumulate batches or data ranks sum gradients, and none otherwise.
 func TestNoiseScaleEvents(t *testing.T) {
 	f := demotest.Files(t)
-	scales := func(set ...string) (found []float64) {
+	scales := func(epochs int, set ...string) (found []float64) {
 		t.Helper()
-		dir := traintest.Train(t, demotest.Config(t, f, append(set, "train.networks=1", "train.epochs=4", "train.learning_rate=0.01", "model.dropout=0")...))
+		dir := traintest.Train(t, demotest.Config(t, f, append(set, "train.networks=1", fmt.Sprint("train.epochs=", epochs), "train.learning_rate=0.01", "model.dropout=0")...))
 		events, err := rundir.ReadEvents(dir)
 		runtest.Must(t, err)
 		for _, e := range events {
@@ -26,7 +27,7 @@ func TestNoiseScaleEvents(t *testing.T) {
 		return found
 	}
 	for _, set := range [][]string{{"train.batch_size=2", "train.accumulate=3"}, {"train.batch_size=6", "train.mesh=data:3"}} {
-		found := scales(set...)
+		found := scales(4, set...)
 		if len(found) == 0 {
 			t.Errorf("%v: no epoch has a noise scale", set)
 		}
@@ -37,7 +38,7 @@ func TestNoiseScaleEvents(t *testing.T) {
 		}
 	}
 	for _, set := range [][]string{{"train.batch_size=4"}, {"train.batch_size=4", "train.mesh=lat:2"}, {"train.batch_size=5", "train.mesh=data:2"}} {
-		if found := scales(set...); found != nil {
+		if found := scales(1, set...); found != nil {
 			t.Errorf("%v: noise scales %v", set, found)
 		}
 	}

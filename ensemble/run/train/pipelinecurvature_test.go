@@ -33,8 +33,22 @@ func nearRank(t *testing.T, what any, got, want []float64) {
 
 // In a pipeline K-FAC takes the steps of one rank whose batch has all samples: the factors of all micro-batches, of all layers. If
 // inverses are used later, these steps do not depend on where they are computed: in idle times of a pipeline, or by one rank. GPipe
-// and 1F1B have the same bits.
+// and 1F1B have the same bits. (More pipelines: TestLongPipelines.)
 func TestKFACInPipelines(t *testing.T) {
+	checkKFACInPipelines(t, []kfacPipelines{
+		{nil, [][]string{append(pipelined(2, "1f1b"), "train.mesh=data:2")}},
+		{[]string{"train.kfac.delay=2"}, [][]string{pipelined(2, "1f1b"), pipelined(2, "gpipe"), append(pipelined(4, "chimera"), "train.pipeline.recompute=true")}},
+	})
+}
+
+// kfacPipelines are overrides of a training, and of pipelines that take its steps. The first two of three differ in the schedule only.
+type kfacPipelines struct {
+	set       []string
+	pipelines [][]string
+}
+
+// checkKFACInPipelines compares each training with those in its pipelines.
+func checkKFACInPipelines(t *testing.T, cases []kfacPipelines) {
 	f, dirs := demotest.Files(t), t.TempDir()
 	run := func(set ...string) string {
 		dir := filepath.Join(dirs, fmt.Sprint(set))
@@ -43,14 +57,7 @@ func TestKFACInPipelines(t *testing.T) {
 		}
 		return dir
 	}
-	for _, c := range []struct {
-		set       []string
-		pipelines [][]string
-	}{
-		{nil, [][]string{append(pipelined(4, "chimera"), "train.pipeline.recompute=true"), append(pipelined(2, "1f1b"), "train.mesh=data:2")}},
-		{[]string{"train.kfac.delay=2"}, [][]string{pipelined(2, "1f1b"), pipelined(2, "gpipe"), pipelined(4, "chimera")}},
-		{[]string{"train.kfac.delay=3", "train.kfac.adaptive=true", "train.kfac.rule=sgd"}, [][]string{append(pipelined(2, "gpipe"), "train.mesh=lat:2")}},
-	} {
+	for _, c := range cases {
 		want, digests := runtest.Losses(t, run(c.set...)), []string{}
 		for _, p := range c.pipelines {
 			dir := run(append(p, c.set...)...)
@@ -85,13 +92,13 @@ func checkFilled(t *testing.T, dir string, mayFill bool) {
 }
 
 // K-FAC in a pipeline leaves the same bits on any number of processes, also if it is stopped while inverses are not in use yet and
-// resumed on another number.
+// resumed on another number. (More pipelines: TestLongPipelines.)
 func TestKFACInPipelinesOnAnyProcesses(t *testing.T) {
-	set := append(slices.Clone(kfacInPipelines), "train.epochs=2", "train.kfac.delay=2", "train.kfac.adaptive=true")
-	traintest.CheckProcessCounts(t, []traintest.ProcessCounts{
-		{Processes: [][]int{{3, 1}}, Overrides: append(slices.Clone(set), pipelined(4, "chimera")...)},
-		{Mesh: "lat:2", Processes: [][]int{{1, 3}}, Overrides: append(slices.Clone(set), pipelined(2, "1f1b")...)}})
+	traintest.CheckProcessCounts(t, []traintest.ProcessCounts{{Mesh: "lat:2", Processes: [][]int{{3, 1}}, Overrides: slices.Concat(kfacOnProcesses, pipelined(2, "chimera"))}})
 }
+
+// kfacOnProcesses are overrides of trainings whose inverses are used later.
+var kfacOnProcesses = append(slices.Clone(kfacInPipelines), "train.epochs=2", "train.kfac.delay=2", "train.kfac.adaptive=true")
 
 // A checkpoint with factors of a pipeline continues on other stages, and on one rank, and the reverse.
 func TestKFACResumesOnOtherStages(t *testing.T) {

@@ -190,7 +190,7 @@ func pruningRanks(t *testing.T, f *demo.Files, mesh string, ranks int, set ...st
 }
 
 func TestPruningOnRanks(t *testing.T) {
-	pruningRanks(t, demotest.Files(t), "data:2 lat:2", 4, "prune.method=rigl", "prune.every=2")
+	pruningRanks(t, demotest.Files(t), "data:2", 2, "prune.method=rigl", "prune.every=2")
 	pruningRanks(t, demotest.Files(t), "lat:2", 2, "prune.method=rigl", "prune.every=2", "prune.structure=block", "model.base=16")
 }
 

@@ -148,9 +148,11 @@ func stoppedRun(t *testing.T, c *config.TrainConfig, batches int) string {
 func TestFault28(t *testing.T) {
 	f := demotest.Files(t)
 	c := demotest.Config(t, f, "train.networks=1")
+	dir := stoppedRun(t, c, 3)
+	to := filepath.Join(dir, "checkpoints", ckpt.Name(5))
 	for _, other := range []string{"model.base=4", "train.seed=7", "data.variables=[gh, t]"} {
-		dir, foreign := stoppedRun(t, c, 3), stoppedRun(t, demotest.Config(t, f, "train.networks=1", other), 5)
-		to := filepath.Join(dir, "checkpoints", ckpt.Name(5))
+		foreign := stoppedRun(t, demotest.Config(t, f, "train.networks=1", other), 5)
+		runtest.Must(t, os.RemoveAll(to))
 		runtest.Must(t, os.CopyFS(to, os.DirFS(filepath.Join(foreign, "checkpoints", ckpt.Name(5)))))
 		_, err := Run(context.Background(), Options{Config: c, RunDir: dir, Resume: "5", Version: "test"})
 		if exit.CodeOf(err) != exit.BadData || !strings.Contains(err.Error(), "the checkpoint is of another training") {

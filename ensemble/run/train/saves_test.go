@@ -50,7 +50,7 @@ func savedSteps(t *testing.T, dir string) (steps []uint64) {
 
 // A training saves as often as train.checkpoint.every states, and at the end of each network; of two intervals the one that ends
 // first counts. Automatically it saves after an epoch, or once it has trained for 100 times as long as the last checkpoint took. The
-// network does not depend on it. Seven batches of two samples make an epoch; a minute passes on rank 0 before
+// network does not depend on it. Seven batches, of a sample for each rank, make an epoch; a minute passes on rank 0 before
 // each step but the first. The clock of rank 1 runs fast, which does not matter: all ranks save the same steps, or they would
 // wait for each other.
 func TestCheckpointInterval(t *testing.T) {
@@ -77,7 +77,7 @@ func TestCheckpointInterval(t *testing.T) {
 		t.Run(fmt.Sprintf("%s of %v on %d", c.every, c.tick, c.ranks), func(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "run")
 			runtest.Must(t, traintest.TrainOnRanks(c.ranks, func(rank int) train.Options {
-				set := []string{"train.networks=1", "train.epochs=3", "train.batch_size=2", "train.ema=0.7", "train.early_stop.patience=0", "baselines=[climatology]", "train.checkpoint.every=" + c.every}
+				set := []string{runtest.FirstInits(f, 10*c.ranks), "train.networks=1", "train.epochs=3", fmt.Sprint("train.batch_size=", c.ranks), "train.ema=0.7", "train.early_stop.patience=0", "baselines=[climatology]", "train.checkpoint.every=" + c.every}
 				if c.ranks > 1 {
 					set = append(set, "train.mesh=data:2")
 				}

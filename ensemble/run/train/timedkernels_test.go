@@ -49,7 +49,7 @@ func TestRanksUseSameKernels(t *testing.T) {
 				return open(o)
 			}
 		}
-		_, err := train.Run(context.Background(), train.Options{RunDir: filepath.Join(t.TempDir(), "run"), Version: "test", Config: demotest.Config(t, f, runtest.FirstInits(f, 11),
+		_, err := train.Run(context.Background(), train.Options{RunDir: filepath.Join(t.TempDir(), "run"), Version: "test", Config: demotest.Config(t, f, runtest.FirstInits(f, 7),
 			"train.device=cuda", "train.networks=1", "train.epochs=1", "train.batch_size=2", "train.mesh=data:2", "data.levels=[850hPa]", "data.leads=[48h]", "model.base=1", "baselines=[climatology]")})
 		switch {
 		case canRepeat:
