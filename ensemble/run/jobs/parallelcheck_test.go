@@ -110,7 +110,7 @@ func TestParallelMatrix(t *testing.T) { checkParallelMatrix(t, onALauncher) }
 
 // checkParallelMatrix compares ranks of launchers and of this process.
 func checkParallelMatrix(t *testing.T, on launchers) {
-	of := bench.Case{Model: bench.BenchUNet3D, Base: 8, Crop: setup.Crop{Height: 32, Width: 32}, Batch: 2, Depth: 2, Threads: 1}
+	of := bench.Case{Model: bench.BenchUNet3D, Base: 4, Crop: setup.Crop{Height: 32, Width: 32}, Batch: 2, Depth: 2, Threads: 1}
 	checkWithin(t, bench.ParallelCheckOptions{Case: of, Ranks: 3, Mesh: "lon:3", Steps: 2})
 	for _, c := range []struct {
 		ranks []int // of launchers, and of this process

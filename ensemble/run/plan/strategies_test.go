@@ -231,7 +231,7 @@ func TestFastestPipeline(t *testing.T) {
 	for _, c := range []struct {
 		ranks int
 		batch string
-	}{{2, "4"}, {4, "4"}, {8, "8"}, {16, "8"}} {
+	}{{2, "4"}, {4, "4"}, {8, "8"}} {
 		path := []string{"train.batch_size=" + c.batch}
 		r := planOn(t, c.ranks, "12.5", "", path...)
 		p := r.Pipeline
@@ -255,10 +255,8 @@ func TestFastestPipeline(t *testing.T) {
 		if q.StepS != p.StepS || q.MemoryBytes != p.MemoryBytes || !q.Configured {
 			t.Errorf("%d ranks: configured %+v, found %+v", c.ranks, q, p)
 		}
-		if c.ranks <= 8 {
-			if q := planOn(t, c.ranks, "12.5", "", append(path, fmt.Sprintf("train.pipeline.stages=%d", c.ranks))...).Pipeline; q.StepS < p.StepS {
-				t.Errorf("%d ranks: %d stages take %g s, the fastest pipeline %g s", c.ranks, c.ranks, q.StepS, p.StepS)
-			}
+		if q := planOn(t, c.ranks, "12.5", "", append(path, fmt.Sprintf("train.pipeline.stages=%d", c.ranks))...).Pipeline; q.StepS < p.StepS {
+			t.Errorf("%d ranks: %d stages take %g s, the fastest pipeline %g s", c.ranks, c.ranks, q.StepS, p.StepS)
 		}
 		x := bySystem(t, r, pipelineSystem)
 		if x.EvenStepS != p.StepS || x.Mesh != p.Mesh || x.MemoryBytes != p.MemoryBytes || !strings.Contains(x.Setting, fmt.Sprintf("stages: %d", p.Stages)) || p.Mesh != "" && !strings.Contains(x.Setting, fmt.Sprintf("train.mesh: %q", p.Mesh)) {
