@@ -83,7 +83,12 @@ func spins(active int, running float64) int {
 }
 
 // f32 returns the address of the first value; NULL for an empty slice.
-func f32(x []float32) *C.float { return (*C.float)(unsafe.Pointer(unsafe.SliceData(x))) }
+func f32(x []float32) *C.float {
+	if len(x) == 0 {
+		return nil
+	}
+	return (*C.float)(unsafe.Pointer(unsafe.SliceData(x)))
+}
 
 // want panics unless a slice has the expected length.
 func want(what string, got, n int) {
