@@ -63,7 +63,7 @@ func TestFault40(t *testing.T) {
 	runtest.UseDevice(t, 1<<28, func(d *emulate.LazyDevice) device.Device { return failing{d, &waits, at} })
 	run := func(dir string) error {
 		_, err := train.Run(context.Background(), train.Options{RunDir: dir, Version: "test", Resume: "auto", Config: demotest.Config(t, f, runtest.FirstInits(f, 7),
-			"train.device=cuda", "train.networks=1", "train.epochs=1", "train.batch_size=2", "data.levels=[850hPa]", "data.leads=[48h]", "model.base=1")})
+			"train.device=cuda", "train.networks=1", "train.epochs=1", "train.batch_size=1", "train.checkpoint.every=1 step", "train.checkpoint.keep=100", "data.levels=[850hPa]", "data.leads=[48h]", "model.base=1")})
 		return err
 	}
 	digests := func(dir string) map[uint64]string {
@@ -82,9 +82,9 @@ func TestFault40(t *testing.T) {
 	runtest.Must(t, run(whole))
 	want, all, r := digests(whole), waits, rand.New(rand.NewPCG(40, 0))
 	dir := filepath.Join(t.TempDir(), "run")
-	for range 2 {
+	for half := range 2 {
 		runtest.Must(t, os.RemoveAll(dir))
-		waits, at = 0, 1+r.IntN(all)
+		waits, at = 0, 1+half*all/2+r.IntN(all/2)
 		err := run(dir)
 		if exit.CodeOf(err) != exit.NoDevice || !errors.Is(err, device.ErrLost) || !strings.Contains(err.Error(), "the GPU is lost") || !strings.Contains(err.Error(), "ECC") {
 			t.Errorf("lost at wait %d of %d: %v, want exit 69", at, all, err)
@@ -94,6 +94,9 @@ func TestFault40(t *testing.T) {
 				t.Errorf("lost at wait %d of %d: the checkpoint of step %d differs from that of an undisturbed training", at, all, step)
 			}
 		}
+	}
+	if n := len(digests(dir)); n == 0 || n == len(want) {
+		t.Fatalf("%d of %d checkpoints before the loss at wait %d of %d, want one in mid-training", n, len(want), at, all)
 	}
 	at = 0
 	runtest.Must(t, run(dir))
