@@ -157,6 +157,9 @@ func (b *Backend) newInt8Conv(q backend.Request) (*int8Conv, error) {
 		return nil, err
 	}
 	c.release = release
+	if p == nil { // in a dry run
+		return c, nil
+	}
 	for _, part := range []struct {
 		at *device.Pointer
 		n  int
