@@ -25,7 +25,7 @@ func (e *Loaded) YAML() []byte {
 	return e.schema.YAML(func(l *schema.Leaf) (text, comment string) { return l.Text(e.values[l.Path]), "" })
 }
 
-// YAMLBelow is YAML with lists of files relative to a folder that they are below, and without the cache of indexes, so
+// YAMLBelow is YAML with lists of files and the sample store relative to a folder that they are below, and without the cache of indexes, so
 // that it names no directory of this machine.
 func (e *Loaded) YAMLBelow(folder string) []byte {
 	return e.schema.YAML(func(l *schema.Leaf) (text, comment string) {
@@ -37,7 +37,12 @@ func (e *Loaded) YAMLBelow(folder string) []byte {
 			}
 			v = below
 		}
-		if l.Path == "data.index_cache" {
+		switch l.Path {
+		case "data.store":
+			if dir, ok := v.(Path); ok {
+				v = dir.Below(folder)
+			}
+		case "data.index_cache":
 			v = nil
 		}
 		return l.Text(v), ""

@@ -82,6 +82,13 @@ func (o *Options) prepareData(ctx context.Context) (*dataset, error) {
 		}
 		d.files = append(d.files, found...)
 	}
+	if c.Data.Store != "" {
+		found, err := o.storeFiles(filepath.Join(d.folder, c.Data.Store))
+		if err != nil {
+			return nil, err
+		}
+		d.files = append(d.files, found...)
+	}
 	slices.Sort(d.files)
 	d.files = slices.Compact(d.files)
 	if err := o.checkDigests(d); err != nil {
@@ -89,6 +96,22 @@ func (o *Options) prepareData(ctx context.Context) (*dataset, error) {
 	}
 	d.record.Seconds = time.Since(began).Seconds()
 	return d, nil
+}
+
+// storeFiles lists the files of a sample store.
+//
+// Errors: exit 66 if there is none.
+func (o *Options) storeFiles(dir string) (files []string, err error) {
+	err = filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		if err == nil && !e.IsDir() {
+			files = append(files, path)
+		}
+		return err
+	})
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, &exit.Error{Code: exit.NotYet, What: "the sample store of " + o.Experiment.Name + " is missing", At: dir, Fix: o.dataFix()}
+	}
+	return files, exit.ReadError(dir, err)
 }
 
 // generatedDataDir is the directory of generated data; its name depends on their settings.

@@ -225,16 +225,25 @@ func (o *Options) load(folder string, t training, more ...string) (*config.Train
 	}
 	sources := config.Sources{Files: []string{filepath.Join(e.Dir(), e.Config)}, Set: set, IgnoreEnvironment: true}
 	c, err := config.LoadTrain(sources)
-	if err == nil && c.Data.Auxiliary.Files != nil && e.Data.Auxiliary != nil {
-		sources.Set = append(sources.Set, "data.auxiliary.files="+quotedPatterns(folder, e.Data.Auxiliary))
-		c, err = config.LoadTrain(sources)
-	}
 	if err != nil {
 		return nil, err
 	}
 	key := otherInput(c)
-	if c.Data.Auxiliary.Files != nil && e.Data.Auxiliary == nil {
-		key = auxiliaryKey
+	for _, own := range []struct {
+		key           string
+		given, listed bool
+		value         string
+	}{{auxiliaryKey, c.Data.Auxiliary.Files != nil, e.Data.Auxiliary != nil, quotedPatterns(folder, e.Data.Auxiliary)},
+		{storeKey, c.Data.Store != "", e.Data.Store != "", filepath.Join(folder, e.Data.Store)}} {
+		switch {
+		case own.given && own.listed:
+			sources.Set = append(sources.Set, own.key+"="+own.value)
+		case own.given:
+			key = own.key
+		}
+	}
+	if c, err = config.LoadTrain(sources); err != nil {
+		return nil, err
 	}
 	if key != "" {
 		return nil, &exit.Error{Code: exit.Usage, What: "the training reads files that the experiment does not list", At: e.Config + ", " + key,
@@ -243,15 +252,15 @@ func (o *Options) load(folder string, t training, more ...string) (*config.Train
 	return c, nil
 }
 
-// auxiliaryKey is the key of the static fields of a training.
-const auxiliaryKey = "data.auxiliary.files"
+// Keys of the static fields and of the sample store of a training.
+const auxiliaryKey, storeKey = "data.auxiliary.files", "data.store"
 
-// otherInput is a key by which a training reads other files than forecasts, analyses and static fields; "": none.
+// otherInput is a key by which a training reads other files than forecasts, analyses, static fields and a sample store; "": none.
 func otherInput(c *config.TrainConfig) string {
 	for _, other := range []struct {
 		key   string
 		given bool
-	}{{"data.store", c.Data.Store != ""}, {"climate.file", c.Climate.File != ""},
+	}{{"climate.file", c.Climate.File != ""},
 		{"model.pretrained", c.Model.Pretrained != ""}, {"model.channels_from", c.Model.ChannelsFrom != ""}, {"teacher.runs", c.Teacher.Runs != nil},
 		{"train.exchange.replay", c.Train.Train.Exchange.Replay != ""}, {"train.machine", c.Train.Train.Machine != ""}} {
 		if other.given {

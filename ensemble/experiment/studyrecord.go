@@ -91,8 +91,11 @@ func (t *studyTrainer) experiment() *experimentfile.Config {
 func (t *studyTrainer) train(ctx context.Context) (*Options, error) {
 	for _, c := range t.configs {
 		key := otherInput(c)
-		if c.Data.Auxiliary.Files != nil && !slices.Equal(c.Data.Auxiliary.Files, t.base.Data.Auxiliary.Files) {
-			key = auxiliaryKey + " of a variant" // the text of the variant would name a directory of this machine
+		switch { // the text of the variant would name a directory of this machine
+		case c.Data.Auxiliary.Files != nil && !slices.Equal(c.Data.Auxiliary.Files, t.base.Data.Auxiliary.Files):
+			key = auxiliaryKey + " of a variant"
+		case c.Data.Store != "" && c.Data.Store != t.base.Data.Store:
+			key = storeKey + " of a variant"
 		}
 		if key == "" {
 			continue
@@ -108,7 +111,11 @@ func (t *studyTrainer) train(ctx context.Context) (*Options, error) {
 		return nil, nil
 	}
 	d := &t.base.Data
-	x := &Options{Dir: t.Dir, Data: commonFolder(slices.Concat(d.Forecasts, d.Analyses, d.Auxiliary.Files)), Version: t.Version, Stop: t.Stop, Timings: t.Timings, Progress: t.Progress, Warn: t.Warn}
+	files := slices.Concat(d.Forecasts, d.Analyses, d.Auxiliary.Files)
+	if d.Store != "" {
+		files = append(files, d.Store)
+	}
+	x := &Options{Dir: t.Dir, Data: commonFolder(files), Version: t.Version, Stop: t.Stop, Timings: t.Timings, Progress: t.Progress, Warn: t.Warn}
 	if err := t.writeSources(ctx, x); err != nil {
 		return nil, err
 	}
@@ -170,6 +177,9 @@ func (t *studyTrainer) text(folder string) string {
 		if below != nil {
 			fmt.Fprintf(&b, "  %s: %s\n", list.key, quotedList(below))
 		}
+	}
+	if d.Store != "" {
+		fmt.Fprintf(&b, "  store: %s\n", config.Quote(string(d.Store.Below(folder))))
 	}
 	return b.String()
 }

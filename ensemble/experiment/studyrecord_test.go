@@ -13,6 +13,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/demo/demotest"
 	"github.com/ensemble-weather/ensemble/ensemble/record"
 	"github.com/ensemble-weather/ensemble/ensemble/run/runtest"
+	"github.com/ensemble-weather/ensemble/ensemble/run/samples/samplestest"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/manifest"
 )
@@ -114,6 +115,48 @@ func TestStudyOfOneSeed(t *testing.T) {
 	}
 	if _, err := Expect(context.Background(), Options{Experiment: draft, Dir: o.Dir, Data: data, Version: "v1.2.3"}); exit.CodeOf(err) != exit.Usage || !strings.Contains(err.Error(), "--seeds") {
 		t.Errorf("recorded with one seed: %v", err)
+	}
+}
+
+// The record of trainings from a sample store lists the files of the store with checksums and is replayed from them. A store to
+// which a file was added is refused, as is an experiment that does not list its store.
+func TestStudyFromAStore(t *testing.T) {
+	o := study(t, 1)
+	c, err := config.LoadTrain(o.Config)
+	runtest.Must(t, err)
+	dir := samplestest.PrepareStore(t, c, "f32")
+	o.Config.Set, o.Variants = append(o.Config.Set, "data.store="+dir), o.Variants[:1]
+	_, err = RunStudy(context.Background(), o)
+	runtest.Must(t, err)
+	data := commonFolder(append(slices.Concat(c.Data.Forecasts, c.Data.Analyses), config.Path(dir)))
+	for _, name := range []string{record.File, experimentfile.FileName, studyConfig} {
+		text, err := os.ReadFile(filepath.Join(o.Dir, name))
+		if err != nil || strings.Contains(string(text), data+"/") || !strings.Contains(string(text), filepath.Base(dir)) {
+			t.Errorf("%s: %v, want the store without directories of this machine", name, err)
+		}
+	}
+	path := filepath.Join(o.Dir, record.File)
+	reproduce := func() (*Reproduced, error) {
+		return Reproduce(context.Background(), path, Options{Dir: t.TempDir(), Data: data, Version: "v1.2.3"})
+	}
+	if p, err := reproduce(); err != nil || p.Comparison.Verdict != record.SameBits {
+		t.Errorf("%+v, %v", p, err)
+	}
+	added := filepath.Join(dir, "c", "9999")
+	runtest.Must(t, os.MkdirAll(filepath.Dir(added), 0o755))
+	runtest.Must(t, os.WriteFile(added, []byte("x"), 0o644))
+	if _, err := reproduce(); exit.CodeOf(err) != exit.BadData || !strings.Contains(err.Error(), added) {
+		t.Errorf("a file was added to the store: %v", err)
+	}
+	draft, err := experimentfile.LoadDraft(o.Dir)
+	runtest.Must(t, err)
+	draft.Data.Store = ""
+	if _, err := Run(context.Background(), Options{Experiment: draft, Dir: t.TempDir(), Data: data, Version: "v1.2.3"}); exit.CodeOf(err) != exit.Usage || !strings.Contains(err.Error(), storeKey) {
+		t.Errorf("a store that is not listed: %v", err)
+	}
+	runtest.Must(t, os.RemoveAll(dir))
+	if _, err := reproduce(); exit.CodeOf(err) != exit.NotYet {
+		t.Errorf("without the store: %v", err)
 	}
 }
 

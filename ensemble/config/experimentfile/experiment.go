@@ -57,6 +57,7 @@ type Data struct {
 	Forecasts []string     `key:"forecasts"`
 	Analyses  []string     `key:"analyses"`
 	Auxiliary []string     `key:"auxiliary"`
+	Store     string       `key:"store"`
 	Oracle    []string     `key:"oracle"`
 	Files     []DataFile   `key:"files"`
 	Demo      DemoData     `key:"demo"`
@@ -193,6 +194,8 @@ var Schema = config.NewFileSchema[Experiment]("experiment", "the directory of an
 		Help: "Analysis files, patterns relative to the data directory."},
 	{Path: "data.auxiliary", Example: `["orography.grib2"]`,
 		Help: "Files of static fields, patterns relative to the data directory. They replace data.auxiliary.files of trainings that have any."},
+	{Path: "data.store", Example: "store",
+		Help: "Directory of a sample store, relative to the data directory. It replaces data.store of trainings that have one. Its files have checksums in data.files as all others."},
 	{Path: "data.oracle", Example: `["optimum_or_*.grib2"]`,
 		Help: "Forecast files of the oracle, an ensemble that no forecast can be better than, for all test initialisations: patterns relative to the data directory. It is scored, and the share of the way to it is computed for all systems."},
 	{Path: "data.files", Example: `[{path: gcm_an_1982.nc, sha256: "0f…", url: "https://example.org/gcm_an_1982.nc"}]`,
@@ -457,6 +460,9 @@ func (c *Config) checkData() (faults []*exit.Error) {
 				add(list.key, fmt.Sprintf("invalid pattern %q", p), "want a pattern within the data directory", "write it relative to data.folder")
 			}
 		}
+	}
+	if d.Store != "" && !filepath.IsLocal(d.Store) {
+		add("data.store", fmt.Sprintf("invalid directory %q", d.Store), "want one within the data directory", "write it relative to data.folder")
 	}
 	for i, f := range d.Files {
 		at := "data.files"

@@ -1,4 +1,4 @@
 // Package samplestest gives tests stores and single forecasts:
 //
-//	c.Data.Store = config.Path(samplestest.Prepared(t, c, "f32"))
+//	c.Data.Store = config.Path(samplestest.PrepareStore(t, c, "f32"))
 package samplestest
