@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"unsafe"
 
 	"github.com/ensemble-weather/ensemble/engine/backend"
 	"github.com/ensemble-weather/ensemble/engine/backend/cuda/device"
@@ -418,7 +417,7 @@ func (c *convolution) calls(w *work, values string, products kernels.Products, t
 	operands := []any{packed}
 	if products == kernels.TwoFour {
 		bytes, _ := products.PackedBytes(taps, c.lanes(), room, valueBytes(values))
-		operands = append(operands, unsafe.Add(packed, bytes))
+		operands = append(operands, advance(packed, bytes))
 	}
 	second, units1, relu := at(c.parts[0]), 0, 0
 	if len(c.parts) > 1 {

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"unsafe"
 
 	"github.com/ensemble-weather/ensemble/engine/backend"
 	"github.com/ensemble-weather/ensemble/engine/backend/cuda/device"
@@ -157,9 +156,6 @@ func (b *Backend) newInt8Conv(q backend.Request) (*int8Conv, error) {
 		return nil, err
 	}
 	c.release = release
-	if p == nil { // in a dry run
-		return c, nil
-	}
 	for _, part := range []struct {
 		at *device.Pointer
 		n  int
@@ -167,7 +163,7 @@ func (b *Backend) newInt8Conv(q backend.Request) (*int8Conv, error) {
 		if part.n > 0 {
 			*part.at = p
 		}
-		p = unsafe.Add(p, elem*part.n)
+		p = advance(p, int64(elem*part.n))
 	}
 	return c, nil
 }
