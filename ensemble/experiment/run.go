@@ -234,7 +234,7 @@ func (o *Options) load(folder string, t training, more ...string) (*config.Train
 		given, listed bool
 		value         string
 	}{{auxiliaryKey, c.Data.Auxiliary.Files != nil, e.Data.Auxiliary != nil, quotedPatterns(folder, e.Data.Auxiliary)},
-		{storeKey, c.Data.Store != "", e.Data.Store != "", filepath.Join(folder, e.Data.Store)}} {
+		{storeKey, c.Data.Store != "", e.Data.Store != "", config.Quote(filepath.Join(folder, e.Data.Store))}} {
 		switch {
 		case own.given && own.listed:
 			sources.Set = append(sources.Set, own.key+"="+own.value)
@@ -242,14 +242,11 @@ func (o *Options) load(folder string, t training, more ...string) (*config.Train
 			key = own.key
 		}
 	}
-	if c, err = config.LoadTrain(sources); err != nil {
-		return nil, err
-	}
 	if key != "" {
 		return nil, &exit.Error{Code: exit.Usage, What: "the training reads files that the experiment does not list", At: e.Config + ", " + key,
 			Why: "the record could not be reproduced", Fix: "remove the key"}
 	}
-	return c, nil
+	return config.LoadTrain(sources)
 }
 
 // Keys of the static fields and of the sample store of a training.
