@@ -70,8 +70,8 @@ func TestOtherProcessor(t *testing.T) {
 	for cpu, some := range by {
 		t.Logf("%s: %+v", cpu, BandOf(some))
 	}
-	if b := BandOf(all); len(by) != 2 || b.Steps != 260 || b.Median > 0.15 || b.P95 > 0.3 {
-		t.Errorf("%d processors, %+v; want 2, 260 steps, a median of at most 0.15 and 95 %% of at most 0.3", len(by), b)
+	if b := BandOf(all); len(by) != 2 || b.Steps != 260 || b.Median > 0.15 || b.P95 > 0.31 {
+		t.Errorf("%d processors, %+v; want 2, 260 steps, a median of at most 0.15 and 95 %% of at most 0.31", len(by), b)
 	}
 }
 

@@ -99,7 +99,7 @@ func (r *Races) parseVariants(f racesFile) error {
 // both. The first is chosen so that half of the variants are not timed. The second exceeds the errors of processors that the fit has not seen: on
 // an EPYC with 512 KiB of second cache variants of two kinds differ by up to 1.4 times what was expected.
 const (
-	variantError = 0.034
+	variantError = 0.025
 	kindError    = 0.6
 )
 
