@@ -71,7 +71,15 @@ func (o *Options) prepareData(ctx context.Context) (*dataset, error) {
 	if err := o.fetchMissing(ctx, d.folder); err != nil {
 		return nil, err
 	}
-	for _, p := range slices.Concat(d.forecasts, d.analyses, c.Data.Auxiliary, d.oracle) {
+	patterns := slices.Concat(d.forecasts, d.analyses, c.Data.Auxiliary, d.oracle)
+	var stores []string
+	for _, v := range c.Variants {
+		patterns = append(patterns, v.Auxiliary...)
+		if dir := c.StoreOf(v); dir != "" {
+			stores = append(stores, dir)
+		}
+	}
+	for _, p := range patterns {
 		found, _, err := input.ListFiles("the experiment "+c.Name, []string{filepath.Join(d.folder, p)})
 		var absent *exit.Error
 		if errors.As(err, &absent) && absent.Code == exit.NotYet {
@@ -82,8 +90,8 @@ func (o *Options) prepareData(ctx context.Context) (*dataset, error) {
 		}
 		d.files = append(d.files, found...)
 	}
-	if c.Data.Store != "" {
-		found, err := o.storeFiles(filepath.Join(d.folder, c.Data.Store))
+	for _, dir := range stores {
+		found, err := o.storeFiles(filepath.Join(d.folder, dir))
 		if err != nil {
 			return nil, err
 		}

@@ -223,18 +223,24 @@ func (o *Options) load(folder string, t training, more ...string) (*config.Train
 	if e.Data.Analyses != nil {
 		set = append(set, "data.analyses="+quotedPatterns(folder, e.Data.Analyses))
 	}
+	if t.variant.Auxiliary != nil {
+		set = append(set, auxiliaryKey+"="+quotedPatterns(folder, t.variant.Auxiliary))
+	}
+	if t.variant.Store != "" {
+		set = append(set, storeKey+"="+config.Quote(filepath.Join(folder, t.variant.Store)))
+	}
 	sources := config.Sources{Files: []string{filepath.Join(e.Dir(), e.Config)}, Set: set, IgnoreEnvironment: true}
 	c, err := config.LoadTrain(sources)
 	if err != nil {
 		return nil, err
 	}
-	key := otherInput(c)
+	key, auxiliary, store := otherInput(c), e.AuxiliaryOf(t.variant), e.StoreOf(t.variant)
 	for _, own := range []struct {
 		key           string
 		given, listed bool
 		value         string
-	}{{auxiliaryKey, c.Data.Auxiliary.Files != nil, e.Data.Auxiliary != nil, quotedPatterns(folder, e.Data.Auxiliary)},
-		{storeKey, c.Data.Store != "", e.Data.Store != "", config.Quote(filepath.Join(folder, e.Data.Store))}} {
+	}{{auxiliaryKey, c.Data.Auxiliary.Files != nil, auxiliary != nil, quotedPatterns(folder, auxiliary)},
+		{storeKey, c.Data.Store != "", store != "", config.Quote(filepath.Join(folder, store))}} {
 		switch {
 		case own.given && own.listed:
 			sources.Set = append(sources.Set, own.key+"="+own.value)

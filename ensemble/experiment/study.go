@@ -104,7 +104,7 @@ const gridEMOS = "emos_grid"
 
 // RunStudy trains every variant with every seed in its own run directory, compares the scores on the test data, and
 // records the study as an experiment of which these are the results. Interrupted runs are resumed, finished ones
-// skipped. Trainings that read other files than forecasts, analyses and static fields leave no record, with a warning.
+// skipped. Trainings that read other files than forecasts, analyses, static fields and sample stores leave no record, with a warning.
 //
 // Errors: those of train.Run for the first failing variant; exit 64 for duplicate names, and for variants that change
 // what all have in common.

@@ -76,7 +76,7 @@ func (o *StudyOptions) trainer() (*studyTrainer, error) {
 func (t *studyTrainer) experiment() *experimentfile.Config {
 	e := &experimentfile.Config{}
 	for _, v := range t.Variants {
-		e.Variants = append(e.Variants, experimentfile.Variant(v))
+		e.Variants = append(e.Variants, experimentfile.Variant{Name: v.Name, Set: v.Set})
 	}
 	for k := range t.Seeds {
 		e.Seeds = append(e.Seeds, t.base.Train.Train.Seed+k)
@@ -91,12 +91,6 @@ func (t *studyTrainer) experiment() *experimentfile.Config {
 func (t *studyTrainer) train(ctx context.Context) (*Options, error) {
 	for _, c := range t.configs {
 		key := otherInput(c)
-		switch { // the text of the variant would name a directory of this machine
-		case c.Data.Auxiliary.Files != nil && !slices.Equal(c.Data.Auxiliary.Files, t.base.Data.Auxiliary.Files):
-			key = auxiliaryKey + " of a variant"
-		case c.Data.Store != "" && c.Data.Store != t.base.Data.Store:
-			key = storeKey + " of a variant"
-		}
 		if key == "" {
 			continue
 		}
@@ -110,17 +104,23 @@ func (t *studyTrainer) train(ctx context.Context) (*Options, error) {
 		}
 		return nil, nil
 	}
-	d := &t.base.Data
-	files := slices.Concat(d.Forecasts, d.Analyses, d.Auxiliary.Files)
-	if d.Store != "" {
-		files = append(files, d.Store)
-	}
-	x := &Options{Dir: t.Dir, Data: commonFolder(files), Version: t.Version, Stop: t.Stop, Timings: t.Timings, Progress: t.Progress, Warn: t.Warn}
+	x := &Options{Dir: t.Dir, Data: commonFolder(t.inputs()), Version: t.Version, Stop: t.Stop, Timings: t.Timings, Progress: t.Progress, Warn: t.Warn}
 	if err := t.writeSources(ctx, x); err != nil {
 		return nil, err
 	}
 	_, err := Run(ctx, *x)
 	return x, err
+}
+
+// inputs lists the patterns of files and the sample stores that the trainings read.
+func (t *studyTrainer) inputs() (all []config.Path) {
+	for _, c := range append([]*config.TrainConfig{t.base}, t.configs...) {
+		all = slices.Concat(all, c.Data.Forecasts, c.Data.Analyses, c.Data.Auxiliary.Files)
+		if c.Data.Store != "" {
+			all = append(all, c.Data.Store)
+		}
+	}
+	return all
 }
 
 // studyConfig is the configuration beside the experiment.yaml of a study.
@@ -158,30 +158,52 @@ func (t *studyTrainer) text(folder string) string {
 	seeds := strings.ReplaceAll(fmt.Sprint(e.Seeds), " ", ", ")
 	fmt.Fprintf(&b, "version: 1\nname: %s\ntitle: %s\nconfig: %s\nthreads: %d\nseeds: %s\nvariants:\n",
 		config.Quote(studyName(t.Dir)), config.Quote(cmp.Or(t.Title, "Variants of a configuration")), studyConfig, cmp.Or(t.base.Train.Train.Threads, runtime.GOMAXPROCS(0)), seeds)
-	for _, v := range e.Variants {
-		set := ""
-		if len(v.Set) > 0 {
-			set = ", set: " + quotedList(v.Set)
-		}
-		fmt.Fprintf(&b, "  - {name: %s%s}\n", config.Quote(v.Name), set)
+	for k, v := range e.Variants {
+		b.WriteString("  - {name: " + config.Quote(v.Name) + t.changes(v, &t.configs[k*len(t.all)/len(e.Variants)].Data, folder) + "}\n")
 	}
 	b.WriteString("data:\n")
 	for _, list := range []struct {
 		key   string
 		files []config.Path
 	}{{"forecasts", d.Forecasts}, {"analyses", d.Analyses}, {"auxiliary", d.Auxiliary.Files}} {
-		var below []string
-		for _, f := range list.files {
-			below = append(below, string(f.Below(folder)))
-		}
-		if below != nil {
-			fmt.Fprintf(&b, "  %s: %s\n", list.key, quotedList(below))
+		if list.files != nil {
+			fmt.Fprintf(&b, "  %s: %s\n", list.key, quotedBelow(list.files, folder))
 		}
 	}
 	if d.Store != "" {
 		fmt.Fprintf(&b, "  store: %s\n", config.Quote(string(d.Store.Below(folder))))
 	}
 	return b.String()
+}
+
+// changes is what a variant with this data changes, as the rest of its line: its files by their places in the folder, since their paths
+// are those of this machine.
+func (t *studyTrainer) changes(v experimentfile.Variant, d *config.Data, folder string) (text string) {
+	set := slices.Clone(v.Set)
+	own := func(key string) bool { // a later value replaces it
+		n := len(set)
+		set = slices.DeleteFunc(set, func(s string) bool { k, _, _ := strings.Cut(s, "="); return k == key })
+		return len(set) < n
+	}
+	if own(auxiliaryKey) {
+		text += ", auxiliary: " + quotedBelow(d.Auxiliary.Files, folder)
+	}
+	if own(storeKey) {
+		text += ", store: " + config.Quote(string(d.Store.Below(folder)))
+	}
+	if len(set) > 0 {
+		text = ", set: " + quotedList(set) + text
+	}
+	return text
+}
+
+// quotedBelow formats a YAML list of patterns relative to a folder.
+func quotedBelow(files []config.Path, folder string) string {
+	below := make([]string, len(files))
+	for i, f := range files {
+		below[i] = string(f.Below(folder))
+	}
+	return quotedList(below)
 }
 
 // quotedList formats a YAML list of texts.

@@ -2,6 +2,7 @@ package experiment
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -183,7 +184,6 @@ func TestStudyWithoutRecord(t *testing.T) {
 }
 
 // Static fields are files of a study as forecasts and analyses are: its record has their checksums and reproduces it.
-// Other ones of a variant leave no record.
 func TestStudyWithStaticFields(t *testing.T) {
 	o := study(t, 1)
 	field := runtest.FirstMessage(t, demotest.Files(t).GRIB2[0])
@@ -213,14 +213,47 @@ func TestStudyWithStaticFields(t *testing.T) {
 	if err != nil || p.Comparison.Verdict != record.SameBits {
 		t.Fatalf("%+v, %v", p, err)
 	}
-	var warnings []string
-	o.Variants = o.Variants[:1]
-	o.Variants[0].Set = []string{"data.auxiliary.files=[" + runtest.FirstMessage(t, demotest.Files(t).GRIB2[1]) + "]"}
-	o.Dir, o.Warn = t.TempDir(), func(w string) { warnings = append(warnings, w) }
-	if _, err := RunStudy(context.Background(), o); err != nil || !slices.ContainsFunc(warnings, func(w string) bool {
-		return strings.Contains(w, "no record of this study: data.auxiliary.files of a variant")
-	}) {
-		t.Errorf("warnings %q, %v", warnings, err)
+}
+
+// Variants with static fields and a sample store of their own are recorded, with checksums of all files, and replayed from another
+// place. Without its own fields a variant would be another training.
+func TestStudyOfOtherInputs(t *testing.T) {
+	o := study(t, 1)
+	fields := []string{runtest.FirstMessage(t, demotest.Files(t).GRIB2[0]), runtest.FirstMessage(t, demotest.Files(t).GRIB2[1])}
+	c, err := config.LoadTrain(o.Config)
+	runtest.Must(t, err)
+	store := samplestest.PrepareStore(t, c, "bf16")
+	o.Variants = []Variant{{Name: "base"}, {Name: "store", Set: []string{"data.store=" + store}}}
+	for i, field := range fields {
+		o.Variants = append(o.Variants, Variant{fmt.Sprintf("field-%d", i), []string{"data.auxiliary.files=[" + field + "]", "data.auxiliary.variables=[gh]"}})
+	}
+	_, err = RunStudy(context.Background(), o)
+	runtest.Must(t, err)
+	path := filepath.Join(o.Dir, record.File)
+	r, err := record.Read(path)
+	runtest.Must(t, err)
+	for _, file := range append(fields, store) {
+		if !slices.ContainsFunc(r.Data.Files, func(f manifest.File) bool { return strings.Contains(f.Path, filepath.Base(file)) }) {
+			t.Errorf("the record lists %+v, without %s", r.Data.Files, file)
+		}
+	}
+	data := commonFolder(append(slices.Concat(c.Data.Forecasts, c.Data.Analyses), config.Path(fields[0]), config.Path(fields[1]), config.Path(store)))
+	for _, name := range []string{record.File, experimentfile.FileName, studyConfig} {
+		if text, err := os.ReadFile(filepath.Join(o.Dir, name)); err != nil || strings.Contains(string(text), data+"/") {
+			t.Errorf("%s: %v, names a directory of this machine:\n%s", name, err, text)
+		}
+	}
+	p, err := Reproduce(context.Background(), path, Options{Dir: t.TempDir(), Data: data, Version: "v1.2.3"})
+	if err != nil || p.Comparison.Verdict != record.SameBits {
+		t.Errorf("%+v, %v", p, err)
+	}
+	weights := map[string]string{}
+	for _, run := range r.Runs {
+		i := slices.IndexFunc(run.Outputs, func(f manifest.File) bool { return filepath.Ext(f.Path) == ".safetensors" })
+		weights[run.Outputs[i].SHA256] = run.Variant
+	}
+	if len(weights) != len(o.Variants) {
+		t.Errorf("%d different trainings of %d variants: %v", len(weights), len(o.Variants), weights)
 	}
 }
 

@@ -3,6 +3,7 @@
 package experimentfile
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -43,11 +44,13 @@ type Experiment struct {
 	SkillScores []ExpectedSkillScore `key:"skill_scores"`
 }
 
-// Variant is one training of an experiment: a name and the configuration keys it
-// overrides.
+// Variant is one training of an experiment: a name, the configuration keys it overrides, and static fields and a sample store that are not
+// those of the others.
 type Variant struct {
-	Name string   `key:"name"`
-	Set  []string `key:"set"`
+	Name      string   `key:"name"`
+	Set       []string `key:"set"`
+	Auxiliary []string `key:"auxiliary"`
+	Store     string   `key:"store"`
 }
 
 // Data is the data of an experiment: files with checksums, or generated data.
@@ -181,6 +184,9 @@ var Schema = config.NewFileSchema[Experiment]("experiment", "the directory of an
 		Help: "Trainings that differ in some keys. Default: one variant named base."},
 	{Path: "variants[].name", Required: true, Example: "wide", Help: "Name of the variant and of its subdirectory."},
 	{Path: "variants[].set", Example: `["model.base=16"]`, Help: "Overrides of the configuration, key=value as for --set."},
+	{Path: "variants[].auxiliary", Example: `["orography_fine.grib2"]`,
+		Help: "Files of static fields of this variant, patterns relative to the data directory. Default: data.auxiliary."},
+	{Path: "variants[].store", Example: "store-fine", Help: "Directory of the sample store of this variant, relative to the data directory. Default: data.store."},
 	{Path: "products", Example: `["2004-06-04"]`,
 		Help: "Initialisations (UTC) that the first training predicts and publishes as NetCDF. The record has the checksums of the files."},
 
@@ -290,6 +296,17 @@ var (
 
 // IsName reports whether a text can name an experiment or a variant: lower-case letters, digits, hyphens.
 func IsName(s string) bool { return namePattern.MatchString(s) }
+
+// AuxiliaryOf returns the static fields of a variant; nil: those of the configuration, if it has none.
+func (c *Config) AuxiliaryOf(v Variant) []string {
+	if v.Auxiliary != nil {
+		return v.Auxiliary
+	}
+	return c.Data.Auxiliary
+}
+
+// StoreOf returns the sample store of a variant; "": none.
+func (c *Config) StoreOf(v Variant) string { return cmp.Or(v.Store, c.Data.Store) }
 
 // Dir is the directory of the experiment, in which its configuration is.
 func (c *Config) Dir() string { return filepath.Dir(c.Path) }
@@ -451,18 +468,26 @@ func (c *Config) checkQuality() (faults []*exit.Error) {
 func (c *Config) checkData() (faults []*exit.Error) {
 	add := func(path, what, why, fix string) { faults = append(faults, c.Fault(path, what, why, fix)) }
 	d := &c.Data
-	for _, list := range []struct {
-		key   string
-		names []string
-	}{{"data.forecasts", d.Forecasts}, {"data.analyses", d.Analyses}, {"data.auxiliary", d.Auxiliary}, {"data.oracle", d.Oracle}} {
-		for _, p := range list.names {
+	patterns := func(key string, names []string) {
+		for _, p := range names {
 			if _, err := filepath.Match(p, ""); !filepath.IsLocal(p) || err != nil {
-				add(list.key, fmt.Sprintf("invalid pattern %q", p), "want a pattern within the data directory", "write it relative to data.folder")
+				add(key, fmt.Sprintf("invalid pattern %q", p), "want a pattern within the data directory", "write it relative to data.folder")
 			}
 		}
 	}
-	if d.Store != "" && !filepath.IsLocal(d.Store) {
-		add("data.store", fmt.Sprintf("invalid directory %q", d.Store), "want one within the data directory", "write it relative to data.folder")
+	store := func(key, dir string) {
+		if dir != "" && !filepath.IsLocal(dir) {
+			add(key, fmt.Sprintf("invalid directory %q", dir), "want one within the data directory", "write it relative to data.folder")
+		}
+	}
+	patterns("data.forecasts", d.Forecasts)
+	patterns("data.analyses", d.Analyses)
+	patterns("data.auxiliary", d.Auxiliary)
+	patterns("data.oracle", d.Oracle)
+	store("data.store", d.Store)
+	for _, v := range c.Variants {
+		patterns("variants", v.Auxiliary)
+		store("variants", v.Store)
 	}
 	for i, f := range d.Files {
 		at := "data.files"

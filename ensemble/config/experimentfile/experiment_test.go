@@ -116,3 +116,35 @@ data:
 		}
 	}
 }
+
+// Files outside the data directory, also of variants, are refused: a record could not be replayed from another one.
+func TestFilesOutsideTheData(t *testing.T) {
+	for _, c := range []struct{ data, variant, outside string }{
+		{"auxiliary: [/x.grib2]", "", "/x.grib2"},
+		{"store: ../store", "", "../store"},
+		{"source: demo", "auxiliary: [../x.grib2]", "../x.grib2"},
+		{"source: demo", "store: /store", "/store"},
+		{"store: store, auxiliary: [x.grib2]", "store: of/it, auxiliary: [x*.grib2]", ""},
+	} {
+		path := filepath.Join(t.TempDir(), FileName)
+		text := "version: 1\nname: x\ntitle: x\nconfig: train.yaml\ndata: {forecasts: [a], " + c.data + "}\nvariants: [{name: base}, {name: other, " + c.variant + "}]\n"
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		e, err := LoadDraft(path)
+		if c.outside != "" {
+			if exit.CodeOf(err) != exit.Usage || !strings.Contains(fmt.Sprint(err), "within the data directory") || !strings.Contains(fmt.Sprint(err), c.outside) {
+				t.Errorf("%s, %s: %v", c.data, c.variant, err)
+			}
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, want := range []struct{ auxiliary, store string }{{"x.grib2", "store"}, {"x*.grib2", "of/it"}} {
+			if v := e.Variants[i]; !slices.Equal(e.AuxiliaryOf(v), []string{want.auxiliary}) || e.StoreOf(v) != want.store {
+				t.Errorf("variant %s reads %v and %s, want %+v", v.Name, e.AuxiliaryOf(v), e.StoreOf(v), want)
+			}
+		}
+	}
+}
