@@ -55,7 +55,7 @@ func chooseWorkspaces(u *Unit) error {
 			limit = max(least, min(limit, u.MemoryLimit-int64(v.Memory.ArenaSize)*int64(u.ElemBytes)))
 		}
 	}
-	u.VariantOf, u.UnmaskedVariantOf, u.ScratchOf, u.Scratch = map[int]string{}, map[int]string{}, map[int]int64{}, 0
+	u.VariantOf, u.UnmaskedVariantOf, u.ScratchOf = map[int]string{}, map[int]string{}, map[int]int64{}
 	for _, id := range u.Sequence {
 		n := u.Graph.Nodes[id]
 		if err := u.chooseVariant(n, limit, u.VariantOf); err != nil {
@@ -91,7 +91,6 @@ func (u *Unit) chooseVariant(n *graph.Node, limit int64, chosen map[int]string) 
 		return err
 	}
 	chosen[n.ID], u.ScratchOf[n.ID] = c.Pieces[0].Algorithm, max(u.ScratchOf[n.ID], c.Bytes)
-	u.Scratch = max(u.Scratch, c.Bytes)
 	return nil
 }
 

@@ -136,11 +136,8 @@ type Result struct {
 	// UnmaskedVariantOf names those of masked convolutions without their masks, if
 	// masks change (choose-workspaces).
 	UnmaskedVariantOf map[int]string
-	// Scratch is the largest scratch memory of a kernel in bytes, if there is a
-	// limit (choose-workspaces).
-	Scratch int64
 	// ScratchOf is the scratch memory in bytes of each operation that has
-	// several variants (choose-workspaces).
+	// several variants, with a limit of all operations (choose-workspaces).
 	ScratchOf map[int]int64
 	// Memory is the place of each value (plan-memory).
 	Memory *Memory

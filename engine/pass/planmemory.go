@@ -117,7 +117,7 @@ func planMemory(u *Unit) error {
 	}
 	assignMemory(u)
 	m := u.Memory
-	if need := int64(m.ArenaSize)*int64(u.ElemBytes) + u.Scratch; u.MemoryLimit > 0 && need > u.MemoryLimit {
+	if need := int64(m.ArenaSize)*int64(u.ElemBytes) + scratchOutside(u); u.MemoryLimit > 0 && need > u.MemoryLimit {
 		return &exit.Error{Code: exit.NoDevice,
 			What: fmt.Sprintf("the plan needs %d MiB of memory, the limit is %.1f MiB", ceilMiB(need), floorMiB(u.MemoryLimit)),
 			Why:  fmt.Sprintf("%d values; at least %d MiB are alive at one time", len(u.Graph.Nodes), ceilMiB(int64(m.LowerBound)*int64(u.ElemBytes))),
@@ -244,6 +244,20 @@ func reserveScratch(u *Unit, spans []*Span, m *Memory) {
 		}
 	}
 	m.setSpans(spans)
+}
+
+// scratchOutside is the largest workspace without a gap in the arena, in bytes: kernels have one buffer outside of it.
+func scratchOutside(u *Unit) (most int64) {
+	for t, id := range u.Sequence {
+		bytes := u.ScratchOf[id]
+		if bytes <= most {
+			continue
+		}
+		if _, ok := u.Memory.FindGap(t, t, int(bytes)/u.ElemBytes); !ok {
+			most = bytes
+		}
+	}
+	return most
 }
 
 // placeFixed places the values outside of the arena and numbers the buffers of
