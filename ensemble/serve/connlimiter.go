@@ -143,13 +143,14 @@ func (r *connLimiter) addWaiting(n int) {
 func anyConn(*limitedConn) bool { return true }
 
 // closeSilent closes one of the selected connections that wait for a request: the one that has been
-// idle longest, else the one whose header has been awaited longest. Its address is released at once.
+// idle longest, else the one whose header has been awaited longest. Those with bytes that the server has not read do not wait for the
+// client. Its address is released at once.
 // It returns false if there is none. The caller holds r.mu.
 func (r *connLimiter) closeSilent(selected func(*limitedConn) bool) bool {
 	var idle, late *limitedConn
 	for c, w := range r.silent {
 		switch {
-		case !selected(c) || time.Since(w.since) < r.grace:
+		case !selected(c) || time.Since(w.since) < r.grace || c.hasUnread():
 		case w.idle(c):
 			if idle == nil || w.since.Before(r.silent[idle].since) {
 				idle = c

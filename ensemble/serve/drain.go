@@ -75,7 +75,7 @@ func (r *connLimiter) closeIdle(idle time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for c, w := range r.silent {
-		if now.After(idle) && now.Sub(w.since) > idleGrace && !c.begun.Load() {
+		if now.After(idle) && now.Sub(w.since) > idleGrace && !c.begun.Load() && !c.hasUnread() {
 			r.drop(c)
 		}
 	}
