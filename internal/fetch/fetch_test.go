@@ -103,6 +103,7 @@ func TestFile(t *testing.T) {
 					t.Errorf("try %d did it", i+1)
 				}
 			}
+			s.Close() // waits until all bytes are counted
 			got, missing := os.ReadFile(path)
 			if exit.CodeOf(err) != c.code || c.of.sent != c.sent {
 				t.Errorf("%v, %d bytes were sent; want code %d and %d bytes", err, c.of.sent, c.code, c.sent)
