@@ -13,7 +13,7 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/pass"
 )
 
-// manyChannels is a chain of convolutions of many channels, whose workspaces are as large as several of their results.
+// manyChannels is a chain of convolutions whose workspaces are as large as several of their results: all get a place in the arena, as those of wide do not.
 func manyChannels(t *testing.T) *graph.Graph {
 	t.Helper()
 	b := graph.New(5)

@@ -75,7 +75,7 @@ func (o *Options) prepareData(ctx context.Context) (*dataset, error) {
 	var stores []string
 	for _, v := range c.Variants {
 		patterns = append(patterns, v.Auxiliary...)
-		if dir := c.StoreOf(v); dir != "" {
+		if dir := c.StoreOf(v); dir != "" && !slices.Contains(stores, dir) {
 			stores = append(stores, dir)
 		}
 	}

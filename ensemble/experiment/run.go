@@ -235,22 +235,23 @@ func (o *Options) load(folder string, t training, more ...string) (*config.Train
 		return nil, err
 	}
 	key, auxiliary, store := otherInput(c), e.AuxiliaryOf(t.variant), e.StoreOf(t.variant)
+	fix := "remove the key"
 	for _, own := range []struct {
-		key           string
+		key, list     string
 		given, listed bool
 		value         string
-	}{{auxiliaryKey, c.Data.Auxiliary.Files != nil, auxiliary != nil, quotedPatterns(folder, auxiliary)},
-		{storeKey, c.Data.Store != "", store != "", config.Quote(filepath.Join(folder, store))}} {
+	}{{auxiliaryKey, "auxiliary", c.Data.Auxiliary.Files != nil, auxiliary != nil, quotedPatterns(folder, auxiliary)},
+		{storeKey, "store", c.Data.Store != "", store != "", config.Quote(filepath.Join(folder, store))}} {
 		switch {
 		case own.given && own.listed:
 			sources.Set = append(sources.Set, own.key+"="+own.value)
 		case own.given:
-			key = own.key
+			key, fix = own.key, "list them in "+experimentfile.FileName+", as data."+own.list+", or remove the key"
 		}
 	}
 	if key != "" {
 		return nil, &exit.Error{Code: exit.Usage, What: "the training reads files that the experiment does not list", At: e.Config + ", " + key,
-			Why: "the record could not be reproduced", Fix: "remove the key"}
+			Why: "the record could not be reproduced", Fix: fix}
 	}
 	return config.LoadTrain(sources)
 }

@@ -159,7 +159,7 @@ func (t *studyTrainer) text(folder string) string {
 	fmt.Fprintf(&b, "version: 1\nname: %s\ntitle: %s\nconfig: %s\nthreads: %d\nseeds: %s\nvariants:\n",
 		config.Quote(studyName(t.Dir)), config.Quote(cmp.Or(t.Title, "Variants of a configuration")), studyConfig, cmp.Or(t.base.Train.Train.Threads, runtime.GOMAXPROCS(0)), seeds)
 	for k, v := range e.Variants {
-		b.WriteString("  - {name: " + config.Quote(v.Name) + t.changes(v, &t.configs[k*len(t.all)/len(e.Variants)].Data, folder) + "}\n")
+		b.WriteString("  - {name: " + config.Quote(v.Name) + t.changes(v, &t.configs[k*len(e.Seeds)].Data, folder) + "}\n")
 	}
 	b.WriteString("data:\n")
 	for _, list := range []struct {

@@ -152,7 +152,7 @@ func TestStudyFromAStore(t *testing.T) {
 	draft, err := experimentfile.LoadDraft(o.Dir)
 	runtest.Must(t, err)
 	draft.Data.Store = ""
-	if _, err := Run(context.Background(), Options{Experiment: draft, Dir: t.TempDir(), Data: data, Version: "v1.2.3"}); exit.CodeOf(err) != exit.Usage || !strings.Contains(err.Error(), storeKey) {
+	if _, err := Run(context.Background(), Options{Experiment: draft, Dir: t.TempDir(), Data: data, Version: "v1.2.3"}); exit.CodeOf(err) != exit.Usage || !strings.Contains(err.Error(), storeKey) || !strings.Contains(err.Error(), "experiment.yaml, as data.store") {
 		t.Errorf("a store that is not listed: %v", err)
 	}
 	runtest.Must(t, os.RemoveAll(dir))
