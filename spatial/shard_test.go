@@ -6,6 +6,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"sync"
 	"testing"
 
 	"github.com/ensemble-weather/ensemble/engine"
@@ -295,6 +296,7 @@ func (n network) runCompiled(t testing.TB, m Mesh, mode comm.Mode, o engine.Opti
 	for name, s := range shapes {
 		r.outputs[name] = make([]float32, s.Size())
 	}
+	var mu sync.Mutex // of r.outputs
 	err := comm.Run(m.Size(), mode, func(c *comm.Comm) error {
 		o := o
 		o.Store = engine.NewStore()
@@ -316,8 +318,10 @@ func (n network) runCompiled(t testing.TB, m Mesh, mode comm.Mode, o engine.Opti
 				return err
 			}
 		}
-		for name, s := range shapes { // ranks of one process write concurrently
+		for name, s := range shapes { // several ranks may own all of an output
+			mu.Lock()
 			InsertBox(r.outputs[name], p.Output(name), s, m.Owned(p.Outputs[name], s, c.Rank()))
+			mu.Unlock()
 		}
 		if err := comm.Barrier(c); err != nil || c.Rank() > 0 {
 			return err

@@ -358,7 +358,8 @@ func TestFault28OtherRanks(t *testing.T) {
 	}
 	got := runtest.Losses(t, runDir)
 	if len(got) != len(want) {
-		t.Fatalf("ranks %v: %d steps, want %d", ranks, len(got), len(want))
+		events, err := os.ReadFile(filepath.Join(runDir, rundir.EventsFile))
+		t.Fatalf("ranks %v: %d steps, want %d; %v\n%s", ranks, len(got), len(want), err, events)
 	}
 	for i := range want {
 		if math.Abs(got[i]-want[i]) > 1e-4*math.Abs(want[i]) {
