@@ -42,6 +42,7 @@ type world struct {
 	analysis          []state             // analysis at each initialisation time
 	nature            [][]state           // nature run at each initialisation time and lead time
 	spread            []float64           // [npoint] local amplitude of the initial perturbations
+	membersOf         func(i int) int     // number of members of a case
 	progress          func(done, all int) // of runHistory, in cycles; nil shows nothing
 }
 
@@ -54,7 +55,7 @@ func newWorld(cfg Config) *world {
 		cfg: cfg, t0: cfg.FirstInit.Sub(turn).Hours() / 24, planet: pl, grid: Grid(),
 		natural: newModel(natural, pl), forecast: newModel(modelled, pl),
 		breeding: make([]state, cfg.Inits), analysis: make([]state, cfg.Inits), nature: make([][]state, cfg.Inits),
-		spread: make([]float64, npoint),
+		spread: make([]float64, npoint), membersOf: func(int) int { return cfg.Members },
 	}
 	for k := range w.spread {
 		w.spread[k] = 1 - 0.6*pl.observed[k]
@@ -254,7 +255,7 @@ func (w *world) newForecaster() *forecaster {
 func (f *forecaster) makeCase(i int) *Case {
 	cfg := f.cfg
 	init := f.init(i)
-	members := make([]ensemble.Member, cfg.Members)
+	members := make([]ensemble.Member, f.membersOf(i))
 	for m := range members {
 		members[m] = ensemble.Member(m)
 	}
@@ -284,7 +285,7 @@ func (f *forecaster) run(i int, visit func(member, lead int, psi *state)) {
 	r := stream(f.cfg.Seed, forMembers, i)
 	var analysis, psi state
 	f.g.streamfunction(&analysis, &f.analysis[i])
-	for m := range f.cfg.Members {
+	for m := range f.membersOf(i) {
 		psi = analysis
 		if m > 0 {
 			p := f.perturbation(bred, r)

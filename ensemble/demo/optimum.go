@@ -19,14 +19,18 @@ import (
 // from the analyses can have a better expected score than the oracle with infinitely many members.
 type Optimum struct {
 	Seed          uint64
-	FirstYear     int             // default 2001
-	Years         int             // of initialisations; default 23
-	TestYears     int             // the last of them, which have an oracle; default 2
-	Interval      time.Duration   // between initialisations, a multiple of 6 h; default 7 days
-	Members       int             // of the forecast, including the control member; default 10
-	OracleMembers int             // default 100
-	Leads         []ensemble.Lead // ascending, multiples of 6 h; default 0, 24, 48 h
-	Threads       int             // number of parallel cases; default GOMAXPROCS. The result does not depend on it
+	FirstYear     int           // default 2001
+	Years         int           // of initialisations; default 23
+	TestYears     int           // the last of them, which have an oracle; default 2
+	Interval      time.Duration // between initialisations, a multiple of 6 h; default 7 days
+	Members       int           // of the forecast, including the control member; default 10
+	OracleMembers int           // default 100
+	// ReforecastMembers, if not 0, is the number of members in the years before the test years, which are then
+	// reforecasts: all years have initialisations on the same days, every Interval from 1 January, none within an
+	// Interval of the next year.
+	ReforecastMembers int
+	Leads             []ensemble.Lead // ascending, multiples of 6 h; default 0, 24, 48 h
+	Threads           int             // number of parallel cases; default GOMAXPROCS. The result does not depend on it
 	// Progress, if it is not nil, is called during the stages "integrate" (days of the nature run) and "generate" (cases).
 	Progress func(stage string, done, all int) `json:"-"`
 }
@@ -61,6 +65,9 @@ func (o Optimum) WithDefaults() (Optimum, error) {
 		return o, err
 	}
 	o.Interval, o.Members, o.Leads, o.Threads = c.Interval, c.Members, c.Leads, c.Threads
+	if o.ReforecastMembers < 0 || o.ReforecastMembers > o.Members {
+		return o, fmt.Errorf("demo: %d members of reforecasts: want at most the %d of forecasts", o.ReforecastMembers, o.Members)
+	}
 	return o, o.checkValidTimes()
 }
 
@@ -78,12 +85,22 @@ func (o Optimum) checkValidTimes() error {
 
 // config returns the Config of the forecasts.
 func (o Optimum) config() (Config, error) {
-	c := Config{Seed: o.Seed, FirstInit: time.Date(o.FirstYear, 1, 1, 0, 0, 0, 0, time.UTC), Interval: o.Interval, Members: o.Members, Leads: o.Leads, Threads: o.Threads}
+	newYear := func(year int) time.Time { return time.Date(year, 1, 1, 0, 0, 0, 0, time.UTC) }
+	c := Config{Seed: o.Seed, FirstInit: newYear(o.FirstYear), Interval: o.Interval, Members: o.Members, Leads: o.Leads, Threads: o.Threads}
 	c, err := c.WithDefaults()
-	if err == nil {
-		c.Inits = 1 + int((time.Date(o.FirstYear+o.Years, 1, 1, 0, 0, 0, 0, time.UTC).Sub(c.FirstInit)-1)/c.Interval)
+	if err != nil {
+		return c, err
 	}
-	return c, err
+	if o.ReforecastMembers == 0 {
+		c.Inits = 1 + int((newYear(o.FirstYear+o.Years).Sub(c.FirstInit)-1)/c.Interval)
+		return c, nil
+	}
+	for _, y := range o.YearNumbers() {
+		for at := newYear(y); at.Equal(newYear(y)) || newYear(y+1).Sub(at) >= c.Interval; at = at.Add(c.Interval) {
+			c.InitTimes = append(c.InitTimes, at)
+		}
+	}
+	return c.WithDefaults()
 }
 
 // OptimumCase is a case of the benchmark. Its truth starts from an analysis of its own, so it is not the continuation of another's.
@@ -104,7 +121,16 @@ func newOptimumWorld(o Optimum) (*optimumWorld, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &optimumWorld{newWorld(c), o}, nil
+	w := &optimumWorld{newWorld(c), o}
+	if o.ReforecastMembers > 0 {
+		w.membersOf = func(i int) int {
+			if o.hasOracle(w.init(i).Year()) {
+				return o.Members
+			}
+			return o.ReforecastMembers
+		}
+	}
+	return w, nil
 }
 
 // init returns the initialisation of a case.

@@ -309,6 +309,7 @@ func TestOptimumIsChecked(t *testing.T) {
 		{"an oracle of one member", Optimum{OracleMembers: 1}},
 		{"more members than the random streams", Optimum{OracleMembers: 1 << memberBits}},
 		{"analyses of one time", Optimum{Interval: 24 * time.Hour}},
+		{"more members of reforecasts than of forecasts", Optimum{Members: 4, ReforecastMembers: 5}},
 		{"a lead between the cycles", Optimum{Leads: []ensemble.Lead{ensemble.Lead(time.Hour)}}},
 	} {
 		err := GenerateOptimum(t.Context(), c.o, []int{2001}, func(*OptimumCase) error { return nil })
@@ -325,6 +326,39 @@ func TestOptimumIsChecked(t *testing.T) {
 	o, err := Optimum{}.WithDefaults()
 	if err != nil || o.Years != 23 || o.TestYears != 2 || o.OracleMembers != 100 || o.Members != 10 || o.Interval != 7*24*time.Hour || len(o.Leads) != 3 {
 		t.Errorf("defaults %+v, %v", o, err)
+	}
+}
+
+// Reforecasts start on the days of the test years and have fewer members, which are the first of those of one series; the cost
+// counts them.
+func TestReforecasts(t *testing.T) {
+	o := Optimum{Seed: 2, Years: 2, TestYears: 1, Interval: 100 * 24 * time.Hour, Members: 3, OracleMembers: 2, Leads: []ensemble.Lead{0, ensemble.Lead(6 * time.Hour)}}
+	generate := func(o Optimum, years []int) (cases []*OptimumCase) {
+		if err := GenerateOptimum(t.Context(), o, years, func(c *OptimumCase) error { cases = append(cases, c); return nil }); err != nil {
+			t.Fatal(err)
+		}
+		return cases
+	}
+	series := generate(o, []int{2001}) // 1 January, 11 April, 20 July, 28 October
+	o.ReforecastMembers = 2
+	cases := generate(o, o.YearNumbers())
+	days := []string{"01-01", "04-11", "07-20"}
+	if len(series) != 4 || len(cases) != 6 {
+		t.Fatalf("%d cases in a series, %d with reforecasts", len(series), len(cases))
+	}
+	for i, c := range cases {
+		f, members := c.Forecast, 2+i/3
+		if f.Init.Format("01-02") != days[i%3] || f.Init.Year() != 2001+i/3 || len(f.Members) != members || (c.Oracle != nil) != (i >= 3) {
+			t.Errorf("%s: %d members, oracle %v", f.Init, len(f.Members), c.Oracle != nil)
+		}
+		for m := range f.Members {
+			if i < 3 && !slices.Equal(f.Field(1, m, 0, 0), series[i].Forecast.Field(1, m, 0, 0)) {
+				t.Errorf("%s: member %d is not that of a series", f.Init, m)
+			}
+		}
+	}
+	if cost, err := o.Cost(o.YearNumbers()); err != nil || cost.Cases != 6 || cost.Fields != (6+3*2+3*3+3*2)*2*10 {
+		t.Errorf("cost %+v, %v", cost, err)
 	}
 }
 

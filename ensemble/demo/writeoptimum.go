@@ -90,9 +90,11 @@ func (o Optimum) Cost(years []int) (c OptimumCost, err error) {
 	if err != nil {
 		return c, err
 	}
+	var members int64
 	for _, y := range years {
 		from, to := w.casesOf(y)
 		c.Cases += to - from
+		members += int64(to-from) * int64(w.membersOf(from))
 		if o.hasOracle(y) {
 			c.Oracles += to - from
 		}
@@ -102,10 +104,10 @@ func (o Optimum) Cost(years []int) (c OptimumCost, err error) {
 	_, last := w.casesOf(slices.Max(years))
 	c.Steps = int64(spinUpDays+assimilationSpinUpDays)*stepsPerDay + int64(w.offset(last-1))*stepsPerCycle
 	draws := int64(c.Cases + c.Oracles*o.OracleMembers)
-	c.Steps += int64(c.Cases)*((1+bredVectors)*perBreeding+int64(o.Members)*ahead) + int64(c.Cases)*perBreeding + draws*(perBreeding+ahead)
+	c.Steps += int64(c.Cases)*(1+bredVectors)*perBreeding + members*ahead + int64(c.Cases)*perBreeding + draws*(perBreeding+ahead)
 	perState := int64(len(Variables) * len(Levels))
 	analyses := int64(c.Cases*len(o.Leads)) * perState
-	grib := int64(c.Cases*o.Members+c.Oracles*o.OracleMembers) * int64(len(o.Leads)) * perState
+	grib := (members + int64(c.Oracles*o.OracleMembers)) * int64(len(o.Leads)) * perState
 	c.Fields, c.Bytes = analyses+grib, analyses*netcdfFieldBytes+grib*gribFieldBytes
 	perStep, perField := w.measure()
 	c.Processor = time.Duration(c.Steps)*perStep + time.Duration(c.Fields)*(perField+fieldEncoding)

@@ -132,7 +132,7 @@ func (o *Options) generatedDataDir() string {
 func (o *Options) optimum() rundemo.OptimumOptions {
 	c := o.Experiment.Data.Optimum
 	return rundemo.OptimumOptions{Version: o.Version, Progress: o.Progress, Notice: o.Warn, Data: demo.Optimum{Seed: uint64(c.Seed), Years: c.Years, TestYears: c.TestYears,
-		Interval: c.Every, Members: c.Members, OracleMembers: c.OracleMembers, Threads: o.Threads}}
+		Interval: c.Every, Members: c.Members, OracleMembers: c.OracleMembers, ReforecastMembers: c.Reforecasts, Threads: o.Threads}}
 }
 
 // synthesize writes synthetic data in the layout of a protocol, unless they are complete.

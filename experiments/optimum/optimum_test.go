@@ -55,3 +55,14 @@ func TestYearsHaveTheSameData(t *testing.T) {
 		t.Errorf("variants %q, want %q", begins, want)
 	}
 }
+
+// Reforecasts have the five members that networks read, and the years of the benchmark.
+func TestReforecastsAreOfTheBenchmark(t *testing.T) {
+	e, err := experimentfile.Load("reforecast.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e.Data.Optimum != (experimentfile.OptimumData{Reforecasts: 5}) || !slices.Contains(e.Set, "data.members.full=5") || !slices.Equal(e.Data.Oracle, []string{"optimum_or_*.grib2"}) {
+		t.Errorf("data %+v, settings %q", e.Data, e.Set)
+	}
+}
