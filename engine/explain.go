@@ -132,6 +132,9 @@ func (p *Plan) describe(peak Peaks) *Explanation {
 		o := PlannedOp{Movement: mv, Layer: layers[mv.Node], Where: "arena", Offset: int64(at.Offset) * elem, Size: int64(at.Size) * elem, Scratch: p.kernels[i].Scratch}
 		if at.Space == pass.Host {
 			o.Where = "host"
+			if p.memory.file != nil {
+				o.Where = "file"
+			}
 		} else if at.Space != pass.Arena {
 			o.Where = p.graph.Nodes[at.Owner].Name
 		}

@@ -23,6 +23,7 @@ type memory struct {
 	stores  []mirror         // float64 to float32, after a run
 	pinner  runtime.Pinner   // devices keep addresses between calls
 	remote  *remote          // nil if tensors lie in host memory
+	file    *offloadFile     // nil if no activation leaves the memory
 }
 
 // mirror is one value in float32 and in float64.
@@ -70,6 +71,9 @@ func (m *memory) bind(p *Plan) (err error) {
 	default:
 		arena32 = bigmem.Make[float32](plan.ArenaSize)
 		m.pin(arena32, p.opts.Store.flatParams, p.opts.Store.flatStates)
+		if plan.HostSize > 0 {
+			m.file, err = newOffloadFile(p.opts.Memory.OffloadFolder, elemBytes*int64(plan.HostSize), len(p.unit.Sequence))
+		}
 	}
 	if err != nil {
 		return err
@@ -81,7 +85,9 @@ func (m *memory) bind(p *Plan) (err error) {
 	m.tensors = make([]backend.Tensor, len(g.Nodes))
 	for i, n := range g.Nodes {
 		at := plan.Places[i]
-		if at.Space == pass.Host {
+		if at.Space == pass.Host && m.file != nil {
+			// the place is in the file
+		} else if at.Space == pass.Host {
 			m.tensors[i] = tensorIn(m.remote.host[at.Offset:at.Offset+at.Size:at.Offset+at.Size], n.DType, n.Elems())
 		} else if at.Space == pass.Arena {
 			if wide {

@@ -22,8 +22,12 @@ import (
 func setDeviceLimits(u *pass.Unit, dev backend.Backend, o Options) error {
 	r, ok := dev.(backend.Remote)
 	if !ok {
+		if o.Memory.OffloadFolder != "" && dev.Elem() == graph.Float32 {
+			setFileLinks(u, o.Memory.OffloadFolder)
+		}
 		return nil
 	}
+	u.LinksTo = "host memory"
 	u.Links = func() (toHost, fromHost float64, err error) {
 		err = dev.Do(func() (err error) {
 			toHost, fromHost, err = r.CopyRates()

@@ -120,6 +120,11 @@ type Memory struct {
 	// Workspace bounds the scratch memory of each kernel, in bytes; kernels use
 	// it in turn. 0 means no bound. It changes bits as Limit does.
 	Workspace int64
+	// OffloadFolder is a folder for a file to which results of the forward pass
+	// are copied and read back where they do not fit Limit and the copies take
+	// less time than to compute them again. Of float32 backends without memory of
+	// their own; "" means none. It changes no bit.
+	OffloadFolder string
 	// DonateInputs allows a run to overwrite its inputs after their last use,
 	// as donated buffers in JAX. Inputs must then be filled before every run.
 	// Their memory is reused for other values.

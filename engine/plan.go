@@ -182,15 +182,21 @@ func (p *Plan) prepare() error {
 	if borrower, ok := p.dev.(backend.ScratchSetter); ok {
 		borrower.SetScratch(nil)
 	}
-	copies, pending := pendingCopies{}, pendingResults{}
+	copies, pending, fileCopies := pendingCopies{}, pendingResults{}, map[int]*fileCopy{}
 	for _, id := range p.unit.Sequence {
 		n := p.graph.Nodes[id]
 		q := p.request(n)
 		if p.memory.remote != nil {
 			q.Ready = pending.read(p.graph, n)
 		}
-		if r := p.memory.remote; r != nil && op.IsHostCopy(n.Op) {
-			p.kernels = append(p.kernels, kernel{Kernel: copies.kernel(r, n, q), node: n})
+		if op.IsHostCopy(n.Op) {
+			k := kernel{node: n}
+			if f := p.memory.file; f != nil {
+				k.Kernel = f.kernel(p, n, q, fileCopies)
+			} else {
+				k.Kernel = copies.kernel(p.memory.remote, n, q)
+			}
+			p.kernels = append(p.kernels, k)
 			continue
 		}
 		prepare := p.dev.Prepare
@@ -446,6 +452,9 @@ func (p *Plan) runKernels(kernels []kernel) error {
 			run = func() error { return k.timed(nil) }
 		}
 		if err := run(); err != nil {
+			if p.memory.file != nil {
+				p.memory.file.settle()
+			}
 			return fmt.Errorf("%s %v (%s): %w", k.node.Op.Name, k.node.Shape, k.node.At, err)
 		}
 	}
@@ -627,6 +636,9 @@ func (p *Plan) Close() error {
 		var err error
 		if p.memory.remote != nil {
 			err = p.memory.remote.close()
+		}
+		if p.memory.file != nil {
+			err = p.memory.file.close()
 		}
 		return errors.Join(err, p.extension.OnClose())
 	}))

@@ -52,14 +52,15 @@ func benchCommand(a *app) *cobra.Command {
 }
 
 // benchFlags are the flags of `ensemble bench`. Lists of cases are kept as text until cases
-// parses them.
+// parses them, and like has what all cases share.
 type benchFlags struct {
 	app                                          *app
 	cmd                                          *cobra.Command
 	o                                            bench.Options
-	model, base, crop, batch, threads, precision string
+	like                                         bench.Case
+	base, crop, batch, threads                   string
 	depth, multiple, steps, ranks                uint
-	operations, density                          float64
+	density                                      float64
 	mesh, optimizer, machine, races              string
 	single, parallel, checkRanks, shard, predict bool
 	rates                                        bool
@@ -69,16 +70,17 @@ type benchFlags struct {
 
 func (b *benchFlags) bind() {
 	f := b.cmd.Flags()
-	f.StringVar(&b.model, "model", bench.BenchUNet3D, "network: "+strings.Join(bench.Models, " or "))
+	f.StringVar(&b.like.Model, "model", bench.BenchUNet3D, "network: "+strings.Join(bench.Models, " or "))
 	f.StringVar(&b.base, "base", "32", "`LIST` of channels of the first stage, such as 8,32")
 	f.StringVar(&b.crop, "crop", "128", "`LIST` of field sizes in grid points, such as 64,352x704")
 	f.StringVar(&b.batch, "batch", "1", "`LIST` of batch sizes")
 	f.StringVar(&b.threads, "threads", "0", "`LIST` of numbers of threads; 0: all available")
 	f.UintVar(&b.depth, "depth", 0, "number of levels; 0: 2, or 1 for "+bench.BenchResNet2D)
-	f.StringVar(&b.precision, "precision", "float32", "precision of the network: float32, bf16, bf16_products, f16 or tf32")
-	f.Float64Var(&b.operations, "operations", 0, "prune channels until this fraction of the FLOPs remains; 0: no pruning")
+	f.StringVar(&b.like.Precision, "precision", "float32", "precision of the network: float32, bf16, bf16_products, f16 or tf32")
+	f.Float64Var(&b.like.Operations, "operations", 0, "prune channels until this fraction of the FLOPs remains; 0: no pruning")
 	f.UintVar(&b.multiple, "channel-multiple", 8, "with --operations, each layer keeps a multiple of this number of channels")
 	b.compute.bind(f)
+	f.StringVar(&b.like.OffloadFolder, "offload-folder", "", "with --memory, copy activations that do not fit to a file in `FOLDER` where that is faster than recomputation")
 	b.passes.bind(f)
 	f.UintVar(&b.steps, "steps", 0, "measured steps a case; 0: as many as fit in --seconds")
 	f.Float64Var(&b.o.Seconds, "seconds", 3, "time for the steps of a case in seconds; at least 5 steps, or 3 if a step takes more than 4 s")
@@ -108,8 +110,9 @@ func (b *benchFlags) run(ctx context.Context, _ []string) (result, error) {
 	if b.rates || b.races != "" {
 		return b.measureMachine(ctx)
 	}
-	like := bench.Case{Model: b.model, Depth: int(b.depth), Precision: b.precision, Operations: b.operations}
-	if b.operations > 0 {
+	like := b.like
+	like.Depth = int(b.depth)
+	if like.Operations > 0 {
 		like.Multiple = int(b.multiple)
 	}
 	without, err := b.passes.read()
@@ -163,7 +166,7 @@ func (b *benchFlags) run(ctx context.Context, _ []string) (result, error) {
 // measureMachine measures the rates of this machine, or the races of its operations.
 func (b *benchFlags) measureMachine(ctx context.Context) (result, error) {
 	if b.races != "" {
-		return result{outputs: []string{b.races}}, bench.AddRaces(ctx, b.races, b.precision)
+		return result{outputs: []string{b.races}}, bench.AddRaces(ctx, b.races, b.like.Precision)
 	}
 	m, err := bench.MeasureMachine(ctx)
 	if err != nil {

@@ -155,6 +155,8 @@ func TestBenchErrors(t *testing.T) {
 		{[]string{"--memory", "64KiB", "--base", "2", "--crop", "32"}, exit.NoDevice, "give --memory "},
 		{[]string{"--workspace", "1"}, exit.Usage, `invalid value "1" for --workspace`},
 		{[]string{"--workspace", "1B", "--base", "2", "--crop", "32"}, exit.Usage, "give --workspace "},
+		{[]string{"--offload-folder", "."}, exit.Usage, "add --memory"},
+		{[]string{"--offload-folder", "absent", "--memory", "170KiB", "--base", "2", "--crop", "32"}, exit.CannotWrite, "absent"},
 		{[]string{"--precision", "f8"}, exit.NoDevice, "f8"},
 		{[]string{"--seconds", "-1"}, exit.Usage, "--seconds"},
 		{[]string{"--gradient", "ful"}, exit.Usage, "did you mean `full`?"},

@@ -99,9 +99,9 @@ func (u *Unit) chooseVariant(n *graph.Node, limit int64, chosen map[int]string) 
 func bounded(u *Unit) bool { return u.Workspace > 0 || u.MemoryLimit > 0 }
 
 // variantsOf lists the kernel variants of an operation. If there is a limit but no
-// choice, it is the only variant, without a name. Foreign operations have none.
+// choice, it is the only variant, without a name. Foreign operations and copies, which the plan runs, have none.
 func variantsOf(u *Unit, n *graph.Node) ([]backend.Variant, error) {
-	if u.Foreign != nil && u.Foreign(n.Op) {
+	if op.IsHostCopy(n.Op) || u.Foreign != nil && u.Foreign(n.Op) {
 		return nil, nil
 	}
 	q := requestOf(u.Graph, n)

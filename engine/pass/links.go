@@ -25,14 +25,16 @@ type links struct {
 var copyWeights = []float64{0, 1e3, 0.25, 1, 4}
 
 // enableCopies enables fetches in orders, and takes kernel times from the
-// backend instead of the cost model.
+// backend where it knows them instead of the cost model.
 func (p *orderModel) enableCopies(u *Unit, toHost, fromHost float64) {
 	n := len(p.g.Nodes)
 	l := &links{toHost: toHost / float64(u.ElemBytes), fromHost: fromHost / float64(u.ElemBytes)}
 	if u.Seconds != nil {
 		for i, nd := range p.g.Nodes {
 			if nd.Kind == graph.KindOp && !nd.Op.Alias {
-				p.cost[i] = u.Seconds(requestOf(p.g, nd))
+				if s := u.Seconds(requestOf(p.g, nd)); s > 0 {
+					p.cost[i] = s
+				}
 			}
 		}
 	}

@@ -44,8 +44,8 @@ func (p *orderModel) writeOffloads(u *Unit, order []int, resident, limit int) {
 		}
 	}
 	u.Graph.Notes = append(u.Graph.Notes, fmt.Sprintf(
-		"the arena is %.1f MiB smaller, for a limit of %.1f MiB: of %d results of the forward pass %d are kept, %d (%.1f MiB) are offloaded to host memory at %.1f and %.1f GB/s, %d operations, %.3f GFLOP, are recomputed; predicted %.3f ms per run, %.3f ms with all kept (%.2f)",
-		float64(u.Recomputed.SavedBytes)/(1<<20), floorMiB(u.MemoryLimit), kept, kept-len(freed), u.Recomputed.Offloaded, float64(u.Recomputed.OffloadedBytes)/(1<<20),
+		"the arena is %.1f MiB smaller, for a limit of %.1f MiB: of %d results of the forward pass %d are kept, %d (%.1f MiB) are offloaded to %s at %.1f and %.1f GB/s, %d operations, %.3f GFLOP, are recomputed; predicted %.3f ms per run, %.3f ms with all kept (%.2f)",
+		float64(u.Recomputed.SavedBytes)/(1<<20), floorMiB(u.MemoryLimit), kept, kept-len(freed), u.Recomputed.Offloaded, float64(u.Recomputed.OffloadedBytes)/(1<<20), u.LinksTo,
 		p.links.toHost*float64(u.ElemBytes)/1e9, p.links.fromHost*float64(u.ElemBytes)/1e9, n, float64(flops)/1e9, 1e3*end, 1e3*ideal, u.Recomputed.Slowdown))
 }
 

@@ -84,8 +84,10 @@ type Device struct {
 	// function, mean that there are none. It is called only if the memory does
 	// not suffice.
 	Links func() (toHost, fromHost float64, err error)
-	// Seconds estimates the time of a kernel, where copies are possible.
-	// Requests need no memory.
+	// LinksTo names in notes what the copies go to.
+	LinksTo string
+	// Seconds estimates the time of a kernel, where copies are possible; 0:
+	// unknown. Requests need no memory.
 	Seconds func(q backend.Request) float64
 	// Foreign reports whether an op runs outside the backend; such ops need no
 	// workspace. It may be nil.

@@ -208,6 +208,7 @@ type Training struct {
 	Device              string     `key:"device"`
 	Threads             int        `key:"threads"`
 	Memory              Bytes      `key:"memory"`
+	OffloadFolder       Path       `key:"offload_folder"`
 	Workspace           Bytes      `key:"workspace"`
 	WithoutPasses       []string   `key:"without_passes"`
 	Precision           string     `key:"precision"`
@@ -407,6 +408,8 @@ var TrainSchema = newSchema[Train]("train", slices.Concat([]schema.Key{
 		Help: "Threads of a process, shared by its shards of train.mesh; 0: all available."},
 	{Path: "train.memory", Default: "0", Example: "4GiB", MayChangeOnResume: true, OutsideIdentity: true,
 		Help: "Memory limit of a process for a training step, shared by its shards of train.mesh: inputs, activations, gradients and workspace. To stay within it the compiler chooses slower kernels, recomputes activations, or on a GPU offloads them to the host; results are bit-identical. 0: no limit, or the free memory of a GPU."},
+	{Path: "train.offload_folder", Example: "/local/scratch", MayChangeOnResume: true, OutsideIdentity: true,
+		Help: "Folder on a local disk. Activations that do not fit train.memory are copied to a file in it, and back, where that takes less time than recomputation; results are bit-identical. The file has no name and ends with the process. On processors only. Not set: they are recomputed."},
 	{Path: "train.workspace", Default: "0", Example: "64MiB", MayChangeOnResume: true, OutsideIdentity: true,
 		Help: "Memory limit of the kernels' workspace, a part of train.memory. Slower kernels are chosen to stay within it; results are bit-identical. 0: no limit."},
 	{Path: "train.without_passes", Check: OneOf(pass.Optional()...), Example: "[fuse-chains]",
@@ -578,6 +581,7 @@ func (c *TrainConfig) check() []*exit.Error {
 	faults = append(faults, c.checkKFAC()...)
 	faults = append(faults, c.checkSizes()...)
 	faults = append(faults, c.checkPretrain()...)
+	faults = append(faults, c.checkOffloadFolder()...)
 	return append(faults, c.checkOptimizer()...)
 }
 

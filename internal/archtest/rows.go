@@ -74,7 +74,7 @@ var rows = []row{
 	{"postproc/significance", []string{"postproc/dist"}},
 	{"postproc/simd", nil},
 	{"postproc/skill", []string{"ensemble", "postproc/baseline", "postproc/dist", "postproc/significance"}},
-	{"engine", []string{"engine/backend", "engine/backend/cpu", "engine/backend/cuda", "engine/backend/cuda/device", "engine/backend/ref", "engine/graph", "engine/op", "engine/pass", "engine/tune", "internal/answer", "internal/bigmem", "internal/exit", "internal/float16"}},
+	{"engine", []string{"engine/backend", "engine/backend/cpu", "engine/backend/cuda", "engine/backend/cuda/device", "engine/backend/ref", "engine/graph", "engine/op", "engine/pass", "engine/tune", "internal/answer", "internal/bigmem", "internal/exit", "internal/filesystem", "internal/float16"}},
 	{"engine/backend", []string{"engine/graph"}},
 	{"engine/backend/conformance", []string{"engine/backend", "engine/graph", "engine/op", "engine/rng"}},
 	{"engine/backend/cpu", []string{"engine/backend", "engine/backend/cpu/conv", "engine/backend/cpu/dnnl", "engine/backend/cpu/kern", "engine/graph", "engine/op", "engine/tune", "internal/bigmem", "internal/exit"}},

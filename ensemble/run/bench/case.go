@@ -72,6 +72,8 @@ type Case struct {
 	MemoryBytes int64 `json:"memory_bytes,omitempty"`
 	// WorkspaceBytes limits the workspaces; 0: no limit.
 	WorkspaceBytes int64 `json:"workspace_bytes,omitempty"`
+	// OffloadFolder is that of engine.Memory; "": none.
+	OffloadFolder string `json:"offload_folder,omitempty"`
 }
 
 // String describes the case.
@@ -118,6 +120,8 @@ func (k *Case) check() error {
 		return bad(fmt.Sprintf("unknown model %q", k.Model), "", fix)
 	case k.Base < 1 || k.Batch < 1 || k.Depth < 1 || k.Operations < 0 || k.Operations > 1 || k.Multiple < 0 || k.Crop.Height < 1 || k.Crop.Width < 1 || k.MemoryBytes < 0 || k.WorkspaceBytes < 0:
 		return bad("invalid size of a case", "base, crop, batch and depth must be at least 1", "give positive numbers")
+	case k.OffloadFolder != "" && k.MemoryBytes == 0:
+		return bad("a folder for activations without a memory limit", "without a limit all activations stay in memory", "add --memory, for example --memory 1GiB")
 	case benchPrecisions[k.Precision] == "":
 		return &exit.Error{Code: exit.NoDevice, What: fmt.Sprintf("precision %s is not available", k.Precision), At: k.String(),
 			Why: "the engine does not support it", Fix: "give --precision float32, bf16, bf16_products, f16 or tf32"}
@@ -223,7 +227,7 @@ func (k Case) Compile(train, profile bool) (*Step, error) {
 // kernel.
 func (k Case) Options(profile bool) engine.Options {
 	o := network.Options(k.Threads, k.Device)
-	o.Memory.Limit, o.Workspace = k.MemoryBytes, k.WorkspaceBytes
+	o.Memory.Limit, o.Memory.OffloadFolder, o.Workspace = k.MemoryBytes, k.OffloadFolder, k.WorkspaceBytes
 	o.Precision, o.Profile, o.Without = benchPrecisions[k.Precision], profile, k.passes()
 	return o
 }

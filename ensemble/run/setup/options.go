@@ -30,7 +30,7 @@ func (i Inference) Options() engine.Options {
 // EngineOptions returns the engine options of all plans of a training.
 func EngineOptions(c config.Training, table *tune.Table) engine.Options {
 	o := network.Options(c.Threads, c.Device)
-	o.Memory.Limit, o.Workspace, o.Timings = int64(c.Memory), int64(c.Workspace), table
+	o.Memory.Limit, o.Memory.OffloadFolder, o.Workspace, o.Timings = int64(c.Memory), string(c.OffloadFolder), int64(c.Workspace), table
 	o.Without = c.WithoutPasses
 	return o
 }
