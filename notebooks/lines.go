@@ -154,7 +154,10 @@ func (s *Scores) ByDate() *Pictures {
 	if s.err != nil {
 		return &Pictures{err: s.err}
 	}
-	dates, err := runJob(func(ctx context.Context, _ job) ([]score.DateScore, error) { return trained.ReadDates(ctx, s.dir) })
+	dates, err := runJob(func(ctx context.Context, _ job) ([]score.DateScore, error) {
+		whole, _, err := trained.ReadDates(ctx, s.dir)
+		return whole, err
+	})
 	if err != nil {
 		return &Pictures{err: err}
 	}

@@ -25,6 +25,7 @@ type Train struct {
 	Model     Model     `key:"model"`
 	Train     Training  `key:"train"`
 	Baselines []string  `key:"baselines"`
+	Regions   []string  `key:"regions"` // as score.ParseBox reads them
 	Climate   Climate   `key:"climate"`
 	Calibrate Calibrate `key:"calibrate"`
 	Prune     Prune     `key:"prune"`
@@ -267,6 +268,8 @@ var TrainSchema = newSchema[Train]("train", slices.Concat([]schema.Key{
 		Help: "Version of this format."},
 	{Path: "baselines", Default: "[emos, emos_grid, climatology]", Check: OneOf(Baselines...), Example: "[emos, emos_grid, emos_point, mbm, climatology]",
 		Help: "Baselines for comparison besides the raw ensemble, by the names of docs/verification.md. They are fitted to the training and validation data and scored on the same test data as the network."},
+	{Path: "regions", Example: "[europe, \"alps=43:48:5:16\"]",
+		Help: "Regions in which the test dates are scored besides the whole area: names, or NAME=SOUTH:NORTH:WEST:EAST in degrees, as --region of `ensemble verify`."},
 
 	{Path: "data.forecasts", Required: true, Example: "[fc/*.grib2]",
 		Help: "Ensemble forecast files (GRIB, NetCDF) and Zarr stores; patterns with * and ?, or directories."},
@@ -562,6 +565,7 @@ func (c *TrainConfig) check() []*exit.Error {
 		add("data.disk_cache.folder", "data.disk_cache needs both folder and size", "",
 			"set data.disk_cache.folder and data.disk_cache.size, or neither")
 	}
+	faults = append(faults, c.checkRegions()...)
 	faults = append(faults, c.checkSplit()...)
 	faults = append(faults, c.checkModel()...)
 	faults = append(faults, c.checkStages()...)

@@ -90,13 +90,13 @@ func (o *Options) compareWithOracle(ctx context.Context, r *record.Record) (*opt
 			return nil, err
 		}
 		for _, seed := range o.Experiment.Seeds {
-			scores, err := trained.ReadDates(ctx, filepath.Join(o.Dir, training{v, "", seed}.dir()))
+			whole, regions, err := trained.ReadDates(ctx, filepath.Join(o.Dir, training{v, "", seed}.dir()))
 			if err != nil {
 				return nil, err
 			}
-			seeds = append(seeds, scores)
+			seeds = append(seeds, slices.Concat(whole, regions))
 		}
-		shares, err := optimum.Shares(v.Name, seeds, res.Oracle.Dates, significance.Bootstrap{})
+		shares, err := optimum.Shares(v.Name, seeds, slices.Concat(res.Oracle.Dates, res.Oracle.RegionDates), significance.Bootstrap{})
 		if err != nil {
 			return nil, err
 		}
@@ -125,7 +125,18 @@ func (o *Options) oracleOptions(ctx context.Context) (*optimum.Options, error) {
 	if of.Analyses, err = o.data.filesOf(o.data.analyses); err != nil {
 		return nil, err
 	}
-	dates, err := trained.ReadDates(ctx, filepath.Join(o.Dir, trainings(o.Experiment)[0].dir()))
+	for _, t := range trainings(o.Experiment) {
+		c, err := o.training(o.data.folder, t)
+		if err != nil {
+			return nil, err
+		}
+		for _, name := range c.Train.Regions {
+			if !slices.Contains(of.Regions, name) {
+				of.Regions = append(of.Regions, name)
+			}
+		}
+	}
+	dates, _, err := trained.ReadDates(ctx, filepath.Join(o.Dir, trainings(o.Experiment)[0].dir()))
 	if err != nil {
 		return nil, err
 	}

@@ -3,15 +3,18 @@ package experiment
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/ensemble-weather/ensemble/ensemble/config/experimentfile"
 	"github.com/ensemble-weather/ensemble/ensemble/demo/demotest"
 	"github.com/ensemble-weather/ensemble/ensemble/run/optimum"
+	"github.com/ensemble-weather/ensemble/ensemble/run/scoring"
 	"github.com/ensemble-weather/ensemble/ensemble/run/trained"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/postproc/score"
@@ -27,7 +30,7 @@ func optimumExperiment(t *testing.T, change ...string) *experimentfile.Config {
 name: optimum-tiny
 title: "a test"
 config: train.yaml
-set: ["train.networks=1", "train.epochs=1", "baselines=[emos,emos_grid]"]
+set: ["train.networks=1", "train.epochs=1", "baselines=[emos,emos_grid]", "regions=[northern_extratropics, 'south=-90:0:0:360']"]
 threads: 1
 seeds: [3]
 data:
@@ -57,6 +60,16 @@ scores:
 	return e
 }
 
+// inRegion is a score of a region; NaN without one.
+func inRegion(r *score.Result, region, id, system string) score.Number {
+	for _, v := range r.Scores {
+		if v.Region == region && v.ID == id && v.System == system && score.IsOverall("", v.Season) {
+			return v.Value
+		}
+	}
+	return score.Missing()
+}
+
 // The oracle is scored on the dates and targets of the trainings, and the shares follow from its fair CRPS and the
 // scores of the trainings. Bad input is refused before any training.
 func TestSharesOfTheOptimum(t *testing.T) {
@@ -73,26 +86,25 @@ func TestSharesOfTheOptimum(t *testing.T) {
 	if fair == nil || fair.Members != 5 || fair.N != own.Find(score.CRPSGauss.ID, "network", "t", "850hPa", "48h").N {
 		t.Fatalf("oracle %+v", fair)
 	}
-	found := 0
+	found := map[string]int{}
 	for _, x := range r.Optimum.Shares {
 		of := own
 		if x.System == optimum.Oracle {
 			of = r.Optimum.Oracle
 		}
-		v := of.Find(x.Score, x.System, x.Variable, x.Level, x.Lead)
-		e := own.Find(score.CRPSGauss.ID, optimum.Reference, x.Variable, x.Level, x.Lead)
-		best := r.Optimum.Oracle.Find(score.CRPSFair.ID, optimum.Oracle, x.Variable, x.Level, x.Lead)
-		want := (e.Value - v.Value) / (e.Value - best.Value)
-		if e.Value <= best.Value {
+		v, e := inRegion(of, x.Region, x.Score, x.System), inRegion(own, x.Region, score.CRPSGauss.ID, optimum.Reference)
+		best := inRegion(r.Optimum.Oracle, x.Region, score.CRPSFair.ID, optimum.Oracle)
+		want := (e - v) / (e - best)
+		if e <= best {
 			t.Errorf("%s: the reference is as good as the oracle", x.System)
 		}
-		if d := math.Abs(float64(want - x.Share)); d > 1e-6 || x.Unit == "" || x.TrainingDates != 9 {
+		if d := math.Abs(float64(want - x.Share)); !(d <= 1e-6) || x.Unit == "" || x.TrainingDates != 9 {
 			t.Errorf("%+v: want share %g", x, want)
 		}
-		found++
+		found[x.Region]++
 	}
-	if found != 6 {
-		t.Errorf("%d shares", found)
+	if want := map[string]int{score.Everywhere: 6, "northern_extratropics": 6, "south": 6}; !maps.Equal(found, want) {
+		t.Errorf("shares by region: %v, want %v", found, want)
 	}
 	var b strings.Builder
 	if err := r.Sections().WriteText(&b); err != nil || !strings.Contains(b.String(), "Share of the way from emos_grid to the oracle") || !strings.Contains(b.String(), "The oracle") || !strings.Contains(b.String(), "core hours") {
@@ -139,5 +151,22 @@ func TestSharesOfTheOptimum(t *testing.T) {
 		if _, err := os.Stat(filepath.Join(bad.Dir, experimentfile.BaseVariant)); err == nil {
 			t.Errorf("%s: something was trained", c.name)
 		}
+	}
+}
+
+// Networks learn from reforecasts of three members, and are tested on three of the four members of a later year.
+func TestOptimumOfReforecasts(t *testing.T) {
+	e := optimumExperiment(t, "years: 1, test_years: 1, interval: 20d, members: 4,", "years: 2, test_years: 1, interval: 20d, members: 4, reforecast_members: 3,",
+		`set: [`, `set: ["data.members.use=3", "data.members.full=3", "data.split.test.from=2002-01-01", "data.split.test.to=2002-12-31", `)
+	o := Options{Experiment: e, Dir: t.TempDir(), Version: "test"}
+	r, err := Run(context.Background(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	network := slices.IndexFunc(r.Optimum.Shares, func(s optimum.Share) bool {
+		return s.System == scoring.SystemNetwork && s.Region == score.Everywhere
+	})
+	if network < 0 || r.Optimum.Shares[network].N != 18 || r.Optimum.Shares[network].TrainingDates != 9 {
+		t.Errorf("%+v", r.Optimum.Shares)
 	}
 }

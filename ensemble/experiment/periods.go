@@ -14,7 +14,6 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/run/trained"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/filesystem"
-	"github.com/ensemble-weather/ensemble/io/table"
 	"github.com/ensemble-weather/ensemble/postproc/report"
 	"github.com/ensemble-weather/ensemble/postproc/score"
 )
@@ -56,7 +55,7 @@ func (o *Options) addPeriods(ctx context.Context, r *record.Record, results []*s
 		for _, origin := range o.Experiment.Origins.Names() {
 			g := periods.Group{Origin: origin}
 			for _, seed := range o.Experiment.Seeds {
-				dates, err := table.Read[score.DateScore](ctx, filepath.Join(o.Dir, training{v, origin, seed}.dir(), trained.DatesTable))
+				dates, _, err := trained.ReadDates(ctx, filepath.Join(o.Dir, training{v, origin, seed}.dir()))
 				if err != nil {
 					return err
 				}

@@ -19,7 +19,6 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/run/trained"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/rundir"
-	"github.com/ensemble-weather/ensemble/io/table"
 	"github.com/ensemble-weather/ensemble/postproc/score"
 )
 
@@ -103,7 +102,7 @@ func checkKnownAtOrigin(t *testing.T, dir, origin string) {
 // checkDates checks that the weighted means of the scores by initialisation are the scores, for every system.
 func checkDates(t *testing.T, dir string) {
 	t.Helper()
-	dates, err := table.Read[score.DateScore](context.Background(), filepath.Join(dir, trained.DatesTable))
+	dates, _, err := trained.ReadDates(context.Background(), dir)
 	if err != nil {
 		t.Fatal(err)
 	}

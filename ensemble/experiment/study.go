@@ -17,7 +17,6 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/run/trained"
 	"github.com/ensemble-weather/ensemble/internal/answer"
 	"github.com/ensemble-weather/ensemble/internal/progress"
-	"github.com/ensemble-weather/ensemble/io/table"
 	"github.com/ensemble-weather/ensemble/postproc/report"
 	"github.com/ensemble-weather/ensemble/postproc/score"
 	"github.com/ensemble-weather/ensemble/postproc/significance"
@@ -175,7 +174,7 @@ func readRows(ctx context.Context, dir, variant string) ([]StudyRow, []score.Dat
 	if err != nil {
 		return nil, nil, err
 	}
-	dates, err := table.Read[score.DateScore](ctx, filepath.Join(dir, trained.DatesTable))
+	dates, _, err := trained.ReadDates(ctx, dir)
 	return rowsOf(variant, c.Data.Members.Use.N(), fullMembers(c, r), r), dates, err
 }
 

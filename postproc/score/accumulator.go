@@ -443,18 +443,18 @@ type WeightedSum struct {
 }
 
 // WeightedSums returns the contribution of every date to a score that is a single weighted
-// mean, over the whole area, in the order in which the dates were added. It returns nil
-// if the system has no such score.
-func (a *Accumulator) WeightedSums(system, id string) (out []WeightedSum) {
-	s := slices.IndexFunc(a.systems, func(y System) bool { return y.Name == system })
-	if s < 0 {
+// mean, over a region or Everywhere, in the order in which the dates were added. It returns nil
+// if the system has no such score, or there is no such region.
+func (a *Accumulator) WeightedSums(system, id, region string) (out []WeightedSum) {
+	s, r := slices.IndexFunc(a.systems, func(y System) bool { return y.Name == system }), slices.Index(a.areas(), region)
+	if s < 0 || r < 0 {
 		return nil
 	}
 	for _, d := range a.dates {
 		at, _ := a.layout(d.Members)
 		for _, e := range at[s] {
 			if e.ID == id && e.event < 0 && e.size == 1 {
-				out = append(out, WeightedSum{d.Init, d.Regions[0].Weight, d.Regions[0].Sums[e.at]})
+				out = append(out, WeightedSum{d.Init, d.Regions[r].Weight, d.Regions[r].Sums[e.at]})
 			}
 		}
 	}

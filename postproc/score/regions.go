@@ -65,6 +65,25 @@ func ParseBox(text string) (Box, error) {
 	return b, nil
 }
 
+// ParseBoxes reads several regions with ParseBox.
+//
+// Errors: those of ParseBox; a name that another region or the whole area has, since scores are found by it.
+func ParseBoxes(texts []string) ([]Box, error) {
+	seen := map[string]bool{Everywhere: true}
+	out := make([]Box, len(texts))
+	for i, text := range texts {
+		b, err := ParseBox(text)
+		switch {
+		case err != nil:
+			return nil, err
+		case seen[b.Name]:
+			return nil, fmt.Errorf("score: another region, or the whole area, has the name %q, by which scores are found", b.Name)
+		}
+		seen[b.Name], out[i] = true, b
+	}
+	return out, nil
+}
+
 // Region returns the region of the grid points that lie in the box.
 //
 // Errors: no grid point lies in it.

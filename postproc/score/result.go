@@ -187,10 +187,11 @@ type DateScore struct {
 	Level    string  `json:"level"`
 	Lead     string  `json:"lead"`
 	LeadH    float64 `json:"lead_h"`
-	Init     string  `json:"init"` // RFC 3339
+	Init     string  `json:"init"`   // RFC 3339
+	Region   string  `json:"region"` // Everywhere, or the name of a region
 	Weight   float64 `json:"weight"`
 	CRPS     Number  `json:"crps"`
-	// Of the network only, as all that follows. Points is the number of points with forecast
+	// Of the network Everywhere only, as all that follows. Points is the number of points with forecast
 	// and analysis; UnweightedCRPS is their mean CRPS with equal weights.
 	Points         int    `json:"points"`
 	UnweightedCRPS Number `json:"crps_unweighted"`
@@ -219,7 +220,8 @@ type Result struct {
 	Bootstrap       significance.Bootstrap `json:"bootstrap"`
 	Periods         []Period               `json:"periods,omitempty"` // if periods were asked for
 	Trends          []Trend                `json:"trends,omitempty"`
-	Dates           []DateScore            `json:"-"` // stored as a table of its own
+	Dates           []DateScore            `json:"-"` // Everywhere; stored as a table of its own
+	RegionDates     []DateScore            `json:"-"` // of regions; in the same table
 }
 
 // MarshalJSON encodes empty lists as [] instead of null.
@@ -250,6 +252,7 @@ func (r *Result) Append(o *Result) {
 	r.Bootstrap = o.Bootstrap
 	r.Bootstrap.BlockLength = longest
 	r.Dates = append(r.Dates, o.Dates...)
+	r.RegionDates = append(r.RegionDates, o.RegionDates...)
 }
 
 // Find returns the score of a system over the whole area and all dates, or nil. If there

@@ -622,15 +622,21 @@ func TestWeightedSums(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if got, want := a.WeightedSums("net", "bias"), []WeightedSum{{day(1), 4, 3 + 3*1}, {day(0), 3, 3 * 4}}; !slices.Equal(got, want) {
+	if got, want := a.WeightedSums("net", "bias", Everywhere), []WeightedSum{{day(1), 4, 3 + 3*1}, {day(0), 3, 3 * 4}}; !slices.Equal(got, want) {
 		t.Errorf("%+v, want %+v", got, want)
 	}
+	if got, want := a.WeightedSums("net", "bias", "part"), []WeightedSum{{day(1), 1, 3}, {day(0), 0, 0}}; !slices.Equal(got, want) {
+		t.Errorf("of a region: %+v, want %+v", got, want)
+	}
+	if got := a.WeightedSums("net", "bias", "other"); got != nil {
+		t.Errorf("of an unknown region: %+v", got)
+	}
 	for _, s := range Table {
-		if got := a.WeightedSums("raw", s.ID); got != nil && (s.IsPerThreshold() || s.IsPerQuantile() || s.Parts > 1) {
+		if got := a.WeightedSums("raw", s.ID, Everywhere); got != nil && (s.IsPerThreshold() || s.IsPerQuantile() || s.Parts > 1) {
 			t.Errorf("%s: %+v", s.ID, got)
 		}
 	}
-	if got := a.WeightedSums("none", "bias"); got != nil {
+	if got := a.WeightedSums("none", "bias", Everywhere); got != nil {
 		t.Errorf("of an unknown system: %+v", got)
 	}
 	if empty, all := a.EmptyDates(); empty != 0 || all != 2 {

@@ -100,6 +100,7 @@ def test_scores_of_run(run_dir: Path) -> None:
     run = ew.open_run(run_dir)
     pd.testing.assert_frame_equal(run.scores(), ew.read_scores(run_dir / "scores.parquet"), check_dtype=False)
     dates = run.dates()
+    assert set(dates["region"]) == {"all"} and run.dates("tropics").empty
     assert dates["init"].dt.tz is not None and set(dates["init"].dt.tz_localize(None)) <= set(INITS)
 
 

@@ -125,7 +125,7 @@ func compareEfficiency(ctx context.Context, c *config.TrainConfig, runs []string
 			return nil, err
 		}
 		if len(d.Validation.Inits) > 0 {
-			r, _, err := scoring.Evaluate(ctx, m, d.Validation, o, nil, nil)
+			r, _, err := scoring.Evaluate(ctx, m, d.Validation, o, scoring.Evaluation{})
 			if err != nil {
 				return nil, err
 			}
@@ -173,7 +173,7 @@ func ValidationSkill(ctx context.Context, dir string, threads int) (*Validation,
 	if threads == 0 {
 		threads = c.Train.Train.Threads
 	}
-	r, _, err := scoring.Evaluate(ctx, m, d.Validation, network.Options(threads, c.Train.Train.Device), nil, nil)
+	r, _, err := scoring.Evaluate(ctx, m, d.Validation, network.Options(threads, c.Train.Train.Device), scoring.Evaluation{})
 	if err != nil {
 		return nil, err
 	}

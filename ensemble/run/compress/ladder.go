@@ -89,7 +89,7 @@ func (r *QuantiseResult) compare(ctx context.Context, d *samples.Data, from stri
 			return err
 		}
 		if len(d.Validation.Inits) > 0 {
-			s, _, err := scoring.Evaluate(ctx, p.model, d.Validation, p.options, nil, nil)
+			s, _, err := scoring.Evaluate(ctx, p.model, d.Validation, p.options, scoring.Evaluation{})
 			if err != nil {
 				return err
 			}

@@ -6,12 +6,13 @@ import (
 
 	"github.com/ensemble-weather/ensemble/ensemble/run/scoring"
 	"github.com/ensemble-weather/ensemble/postproc/report"
+	"github.com/ensemble-weather/ensemble/postproc/score"
 )
 
 // LearningCurves are charts of CRPS against the number of training initialisations, one for each target: of the network, of the
 // reference fitted to the same initialisations, and of the optimum. Without variants of several numbers there are none.
 func (r *Result) LearningCurves() (all []report.Chart) {
-	own := slices.DeleteFunc(slices.Clone(r.Shares), func(s Share) bool { return s.System != scoring.SystemNetwork })
+	own := slices.DeleteFunc(slices.Clone(r.Shares), func(s Share) bool { return s.System != scoring.SystemNetwork || s.Region != score.Everywhere })
 	slices.SortStableFunc(own, func(a, b Share) int { return cmp.Compare(a.TrainingDates, b.TrainingDates) })
 	if len(own) == 0 || own[0].TrainingDates == own[len(own)-1].TrainingDates {
 		return nil

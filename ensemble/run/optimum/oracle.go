@@ -26,6 +26,7 @@ type Options struct {
 	Oracle, Analyses []string // files
 	Targets          []score.Target
 	Inits            []ensemble.Init // of the other systems' scores, ascending
+	Regions          []string        // as in the other systems' trainings
 	Progress         *progress.Reporter
 }
 
@@ -53,7 +54,7 @@ func missing(have, want []ensemble.Init, files []string) error {
 
 // Score scores the oracle's members by target: plain and fair CRPS, ranks, spread, coupling.
 //
-// Returns: all scores, and in Dates both kinds of CRPS by initialisation.
+// Returns: all scores, and in Dates and RegionDates both kinds of CRPS by initialisation.
 // Errors: those of fio.Open; exit 66 for initialisations or analyses that are missing; 65 for fields that cannot be used.
 func Score(ctx context.Context, o Options) (*score.Result, error) {
 	pool, err := decode.NewPool(decode.Options{})
@@ -103,7 +104,7 @@ func (o *Options) scoreTarget(ctx context.Context, oracle, analyses *fio.Input, 
 	if err != nil {
 		return nil, err
 	}
-	s, err := scoring.TargetOptions{Target: t, Grid: members.Grid, DDOF: 1, Inits: o.Inits, Source: score.FromProducts}.Begin(scoring.Shape{Obs: true, Calibrated: len(members.Members)})
+	s, err := scoring.TargetOptions{Target: t, Grid: members.Grid, DDOF: 1, Inits: o.Inits, Source: score.FromProducts, Selection: scoring.Selection{Regions: o.Regions}}.Begin(scoring.Shape{Obs: true, Calibrated: len(members.Members)})
 	if err != nil {
 		return nil, err
 	}
@@ -133,11 +134,13 @@ func (o *Options) scoreTarget(ctx context.Context, oracle, analyses *fio.Input, 
 	if err != nil {
 		return nil, err
 	}
-	return rename(r, s.CRPSByInit()), nil
+	rename(r)
+	r.Dates, r.RegionDates = withFair(r.Dates, s), withFair(r.RegionDates, s)
+	return r, nil
 }
 
-// rename gives the oracle its name, and adds its fair CRPS by initialisation to the plain one.
-func rename(r *score.Result, fair map[ensemble.Init]score.WeightedSum) *score.Result {
+// rename gives the oracle its name.
+func rename(r *score.Result) {
 	for i := range r.Scores {
 		r.Scores[i].System = Oracle
 	}
@@ -150,16 +153,26 @@ func rename(r *score.Result, fair map[ensemble.Init]score.WeightedSum) *score.Re
 	for i := range r.Coupling {
 		r.Coupling[i].System = Oracle
 	}
-	byTime := map[string]score.WeightedSum{}
-	for init, x := range fair {
-		byTime[init.Format(time.RFC3339)] = x
+	for _, dates := range [][]score.DateScore{r.Dates, r.RegionDates} {
+		for i := range dates {
+			dates[i].System = Oracle
+		}
 	}
-	for i := range r.Dates {
-		r.Dates[i].System = Oracle
-		d := r.Dates[i]
-		x := byTime[d.Init]
-		d.Score, d.CRPS = score.CRPSFair.ID, score.Number(x.Sum/x.Weight)
-		r.Dates = append(r.Dates, d)
+}
+
+// withFair adds the fair CRPS by region and initialisation to the plain one.
+func withFair(dates []score.DateScore, s *scoring.Scoring) []score.DateScore {
+	fair := map[string]map[ensemble.Init]score.WeightedSum{}
+	for _, d := range slices.Clone(dates) {
+		if fair[d.Region] == nil {
+			fair[d.Region] = s.CRPSByInit(d.Region)
+		}
+		for init, x := range fair[d.Region] {
+			if init.Format(time.RFC3339) == d.Init {
+				d.Score, d.CRPS = score.CRPSFair.ID, score.Number(x.Sum/x.Weight)
+				dates = append(dates, d)
+			}
+		}
 	}
-	return r
+	return dates
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/ensemble-weather/ensemble/ensemble/run/scoring"
 	"github.com/ensemble-weather/ensemble/internal/answer"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/postproc/score"
@@ -31,6 +32,7 @@ type Share struct {
 	Variable      string       `json:"variable"`
 	Level         string       `json:"level"`
 	Lead          string       `json:"lead"`
+	Region        string       `json:"region"` // score.Everywhere, or the name of a region
 	Unit          string       `json:"unit"`
 	N             int          `json:"n"` // dates
 	CRPS          score.Number `json:"crps"`
@@ -41,22 +43,25 @@ type Share struct {
 	CIHigh        score.Number `json:"ci_high"`
 }
 
-// place is a target at an initialisation.
-type place struct{ variable, level, lead, init string }
+// place is a target in a region at an initialisation.
+type place struct{ variable, level, lead, region, init string }
+
+// placeOf is the place of a score.
+func placeOf(d score.DateScore) place { return place{d.Variable, d.Level, d.Lead, d.Region, d.Init} }
 
 // scoresOf returns the CRPS of a system by place.
 func scoresOf(dates []score.DateScore, system, id string) map[place]float64 {
 	out := map[place]float64{}
 	for _, d := range dates {
 		if d.System == system && (id == "" || d.Score == id) {
-			out[place{d.Variable, d.Level, d.Lead, d.Init}] = float64(d.CRPS)
+			out[placeOf(d)] = float64(d.CRPS)
 		}
 	}
 	return out
 }
 
-// series is a score of a system on a target.
-type series struct{ system, score, variable, level, lead string }
+// series is a score of a system on a target in a region.
+type series struct{ system, score, variable, level, lead, region string }
 
 // Shares computes the shares of all systems of a variant, and of the oracle's members with their plain CRPS. seeds are the
 // scores by initialisation of its trainings, oracle those of [Score]. The scores of a system are means over the seeds, and its
@@ -74,7 +79,7 @@ func Shares(variant string, seeds [][]score.DateScore, oracle []score.DateScore,
 			if !(d.Weight > 0) {
 				continue
 			}
-			at := place{d.Variable, d.Level, d.Lead, d.Init}
+			at := placeOf(d)
 			best, known := optimum[at]
 			from, fitted := reference[at]
 			switch {
@@ -83,7 +88,7 @@ func Shares(variant string, seeds [][]score.DateScore, oracle []score.DateScore,
 			case !fitted:
 				return nil, noShare(at, "the baseline "+Reference)
 			}
-			s := series{d.System, d.Score, d.Variable, d.Level, d.Lead}
+			s := series{d.System, d.Score, d.Variable, d.Level, d.Lead, d.Region}
 			if rows[s] == nil {
 				order = append(order, s)
 				rows[s] = make([][][]float64, len(seeds))
@@ -93,7 +98,7 @@ func Shares(variant string, seeds [][]score.DateScore, oracle []score.DateScore,
 	}
 	var out []Share
 	for _, s := range order {
-		x := Share{Variant: variant, System: s.system, Score: s.score, Variable: s.variable, Level: s.level, Lead: s.lead, N: len(rows[s][0])}
+		x := Share{Variant: variant, System: s.system, Score: s.score, Variable: s.variable, Level: s.level, Lead: s.lead, Region: s.region, N: len(rows[s][0])}
 		value, low, high, err := b.IntervalOverSeeds(rows[s], wayTo)
 		if err != nil {
 			return nil, err
@@ -103,14 +108,14 @@ func Shares(variant string, seeds [][]score.DateScore, oracle []score.DateScore,
 		out = append(out, x)
 	}
 	slices.SortStableFunc(out, func(a, b Share) int {
-		return cmp.Or(cmp.Compare(a.Variable, b.Variable), cmp.Compare(a.Level, b.Level), cmp.Compare(a.Lead, b.Lead), cmp.Compare(b.CRPS, a.CRPS))
+		return cmp.Or(cmp.Compare(a.Variable, b.Variable), cmp.Compare(a.Level, b.Level), cmp.Compare(a.Lead, b.Lead), cmp.Compare(a.Region, b.Region), cmp.Compare(b.CRPS, a.CRPS))
 	})
 	return out, nil
 }
 
 // noShare is the error for a score that is missing.
 func noShare(at place, what string) error {
-	return &exit.Error{Code: exit.NotYet, What: "no share of the way to the oracle", At: fmt.Sprintf("%s at %s, lead %s, initialisation %s", at.variable, at.level, at.lead, at.init),
+	return &exit.Error{Code: exit.NotYet, What: "no share of the way to the oracle", At: fmt.Sprintf("%s at %s, lead %s, initialisation %s, %s", at.variable, at.level, at.lead, at.init, at.region),
 		Why: what + " was not scored", Fix: "give `baselines` with " + Reference + " and an oracle of all test dates, or leave out data.oracle"}
 }
 
@@ -155,7 +160,7 @@ func (r *Result) AddUnits(targets []score.Target) {
 
 // Sections are the tables of the oracle and of the shares.
 func (r *Result) Sections() answer.Sections {
-	return answer.Sections{r.proof(), r.way(), r.cost()}
+	return append(answer.Sections{r.proof(), r.way()}, append(r.regions(), r.cost())...)
 }
 
 const fourDigits = "%.4g"
@@ -224,9 +229,26 @@ func (r *Result) way() answer.Section {
 	s := answer.Section{Title: "Share of the way from " + Reference + " to the oracle", Columns: slices.Concat(answer.TextColumns("target", "variant", "system", "score"),
 		answer.NumberColumns(fourDigits, "CRPS"), answer.TextColumns("unit"), answer.NumberColumns("%.1f", "share, %"), answer.TextColumns("interval, %"))}
 	for _, x := range r.Shares {
-		s.Rows = append(s.Rows, []any{targetName(x.Variable, x.Level, x.Lead), cmp.Or(x.Variant, "-"), x.System, x.Score, x.CRPS, x.Unit, 100 * x.Share, interval(x.CILow, x.CIHigh, 100)})
+		if x.Region == score.Everywhere {
+			s.Rows = append(s.Rows, []any{targetName(x.Variable, x.Level, x.Lead), cmp.Or(x.Variant, "-"), x.System, x.Score, x.CRPS, x.Unit, 100 * x.Share, interval(x.CILow, x.CIHigh, 100)})
+		}
 	}
 	return s
+}
+
+// regions is the table of the network's shares by region; none if no regions were scored.
+func (r *Result) regions() answer.Sections {
+	s := answer.Section{Title: "The network's share by region", Columns: slices.Concat(answer.TextColumns("target", "region", "variant"),
+		answer.NumberColumns(fourDigits, "CRPS", Reference, "optimum"), answer.TextColumns("unit"), answer.NumberColumns("%.1f", "share, %"), answer.TextColumns("interval, %"))}
+	for _, x := range r.Shares {
+		if x.Region != score.Everywhere && x.System == scoring.SystemNetwork {
+			s.Rows = append(s.Rows, []any{targetName(x.Variable, x.Level, x.Lead), x.Region, cmp.Or(x.Variant, "-"), x.CRPS, x.ReferenceCRPS, x.OracleCRPS, x.Unit, 100 * x.Share, interval(x.CILow, x.CIHigh, 100)})
+		}
+	}
+	if s.Rows == nil {
+		return nil
+	}
+	return answer.Sections{s}
 }
 
 // targetName names a target.

@@ -3,6 +3,7 @@ package optimum
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -17,9 +18,17 @@ import (
 func dated(system, id string, crps ...float64) (out []score.DateScore) {
 	for i, x := range crps {
 		at := time.Date(2004, 1, 1+7*i, 0, 0, 0, 0, time.UTC)
-		out = append(out, score.DateScore{System: system, Score: id, Variable: "t", Level: "850hPa", Lead: "48h", LeadH: 48, Init: at.Format(time.RFC3339), Weight: 2, CRPS: score.Number(x)})
+		out = append(out, score.DateScore{System: system, Score: id, Variable: "t", Level: "850hPa", Lead: "48h", LeadH: 48, Init: at.Format(time.RFC3339), Region: score.Everywhere, Weight: 2, CRPS: score.Number(x)})
 	}
 	return out
+}
+
+// in gives scores the name of a region.
+func in(region string, dates []score.DateScore) []score.DateScore {
+	for i := range dates {
+		dates[i].Region = region
+	}
+	return dates
 }
 
 // swing is n values about mean.
@@ -57,6 +66,32 @@ func TestShares(t *testing.T) {
 	}
 	if net := all[2]; !(net.CIHigh-net.CILow > 0.1) {
 		t.Errorf("the interval %g to %g has no part of the seeds", net.CILow, net.CIHigh)
+	}
+}
+
+// Each region has shares of its own scores; the page shows those of the network apart.
+func TestSharesOfRegions(t *testing.T) {
+	const n, tropics = 40, "tropics"
+	dates := slices.Concat(dated(Reference, score.CRPSGauss.ID, swing(1, n)...), dated("network", score.CRPSGauss.ID, swing(0.8, n)...),
+		in(tropics, dated(Reference, score.CRPSGauss.ID, swing(2, n)...)), in(tropics, dated("network", score.CRPSGauss.ID, swing(1.9, n)...)))
+	oracle := slices.Concat(dated(Oracle, score.CRPSFair.ID, swing(0.5, n)...), in(tropics, dated(Oracle, score.CRPSFair.ID, swing(1, n)...)))
+	all, err := Shares("base", [][]score.DateScore{dates}, oracle, significance.Bootstrap{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, x := range all {
+		want := map[string]float64{score.Everywhere + "network": 0.4, tropics + "network": 0.1}[x.Region+x.System]
+		if math.Abs(float64(x.Share)-want) > 1e-12 || x.N != n {
+			t.Errorf("%+v, want share %g", x, want)
+		}
+	}
+	r := Result{Oracle: &score.Result{}, Shares: all}
+	var b strings.Builder
+	if err := r.Sections().WriteText(&b); err != nil || len(all) != 4 || len(r.way().Rows) != 2 || len(r.regions()) != 1 || len(r.regions()[0].Rows) != 1 || !strings.Contains(b.String(), tropics) {
+		t.Errorf("%v, %d shares:\n%s", err, len(all), b.String())
+	}
+	if _, err := Shares("base", [][]score.DateScore{dates}, oracle[:n], significance.Bootstrap{}); exit.CodeOf(err) != exit.NotYet || !strings.Contains(err.Error(), tropics) {
+		t.Errorf("an oracle without the region: %v", err)
 	}
 }
 

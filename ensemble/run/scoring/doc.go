@@ -2,5 +2,5 @@
 // of the network and of the systems it is compared with, skill scores with confidence intervals, tests of
 // member coupling, and map examples:
 //
-//	result, example, err := scoring.Evaluate(ctx, m, d.Test, options, progress, nil)
+//	result, example, err := scoring.Evaluate(ctx, m, d.Test, options, scoring.Evaluation{})
 package scoring

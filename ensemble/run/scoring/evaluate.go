@@ -16,12 +16,21 @@ import (
 	"github.com/ensemble-weather/ensemble/postproc/significance"
 )
 
+// Evaluation configures [Evaluate]; the zero value scores the whole area only.
+type Evaluation struct {
+	Regions  []string // as of Selection
+	Progress *progress.Reporter
+	// Observe, if not nil, receives the departures of each forecast.
+	Observe func(ensemble.Init, []model.Departure)
+}
+
 // Evaluate scores a model and its baselines on samples that it was not trained on, and returns the last one as a
 // map example. All ranks predict; rank 0 collects and scores the complete fields of one initialisation after
-// the other, and observe, if not nil, receives their departures. Other ranks return nil.
+// the other. Other ranks return nil.
 //
-// Errors: those of predictions and of reading samples; ctx.Err().
-func Evaluate(ctx context.Context, m *model.Model, test samples.Examples, o engine.Options, show *progress.Reporter, observe func(ensemble.Init, []model.Departure)) (*score.Result, *MapExample, error) {
+// Errors: those of predictions and of reading samples; exit 64 for a region without points; ctx.Err().
+func Evaluate(ctx context.Context, m *model.Model, test samples.Examples, o engine.Options, e Evaluation) (*score.Result, *MapExample, error) {
+	show := e.Progress
 	defer m.Close()
 	k := &m.Task
 	scorings := make([]*Scoring, len(k.TargetWeights)) // nil: the target is not scored
@@ -34,8 +43,8 @@ func Evaluate(ctx context.Context, m *model.Model, test samples.Examples, o engi
 	}
 	step := MapStep(m.Grid, len(test.Inits), scored)
 	err := EachPrediction(ctx, m, "verify", test, o, show, func(i int, fc *ensemble.Forecast, out *model.Forecast, cases []*Case) error {
-		if observe != nil {
-			observe(fc.Init, out.Departures)
+		if e.Observe != nil {
+			e.Observe(fc.Init, out.Departures)
 		}
 		for at, c := range cases {
 			if c == nil {
@@ -43,7 +52,7 @@ func Evaluate(ctx context.Context, m *model.Model, test samples.Examples, o engi
 			}
 			if scorings[at] == nil {
 				j := targetOptions(m, at)
-				j.Inits, j.Source, j.MapStep = test.Inits, score.FromTraining, step
+				j.Inits, j.Source, j.MapStep, j.Selection.Regions = test.Inits, score.FromTraining, step, e.Regions
 				var err error
 				if scorings[at], err = j.Begin(shapeOf(*c)); err != nil {
 					return err

@@ -119,7 +119,7 @@ func (s *Scoring) dateScores() []score.DateScore {
 	if s.distributions != nil {
 		for _, system := range s.Systems[0] {
 			if system.Name != SystemNetwork {
-				out = append(out, s.crpsDates(system.Name)...)
+				out = append(out, s.crpsDates(system.Name, score.Everywhere)...)
 			}
 		}
 	}
@@ -127,11 +127,24 @@ func (s *Scoring) dateScores() []score.DateScore {
 	return out
 }
 
+// regionDates returns the CRPS of all systems by region and initialisation.
+func (s *Scoring) regionDates() (out []score.DateScore) {
+	if s.distributions == nil {
+		return nil
+	}
+	for _, r := range s.options.Regions {
+		for _, system := range s.Systems[0] {
+			out = append(out, s.crpsDates(system.Name, r.Name)...)
+		}
+	}
+	return out
+}
+
 // newDate is the score of a system at an initialisation without values.
 func (s *Scoring) newDate(system, id string, init ensemble.Init) score.DateScore {
 	none := score.Missing()
 	return score.DateScore{System: system, Score: id, Variable: s.Target.Variable, Level: s.Target.Level.String(), Lead: s.Target.Lead.String(), LeadH: s.Target.Lead.Hours(),
-		Init: init.Format(time.RFC3339), CRPS: none, UnweightedCRPS: none, ReferenceCRPS: none, ExtremeCRPS: none, ExtremeReferenceCRPS: none, SpreadMSE: none}
+		Init: init.Format(time.RFC3339), Region: score.Everywhere, CRPS: none, UnweightedCRPS: none, ReferenceCRPS: none, ExtremeCRPS: none, ExtremeReferenceCRPS: none, SpreadMSE: none}
 }
 
 // crpsID is the ID of the CRPS of a system: that of its distribution, or of its members if it is given by them; "" if it
@@ -152,13 +165,13 @@ func (s *Scoring) crpsID(system string) string {
 	return ""
 }
 
-// crpsDates returns the CRPS of a system by initialisation.
-func (s *Scoring) crpsDates(system string) (out []score.DateScore) {
+// crpsDates returns the CRPS of a system in a region by initialisation.
+func (s *Scoring) crpsDates(system, region string) (out []score.DateScore) {
 	id := s.crpsID(system)
-	for _, x := range s.distributions.WeightedSums(system, id) {
+	for _, x := range s.distributions.WeightedSums(system, id, region) {
 		if x.Weight > 0 {
 			d := s.newDate(system, id, x.Init)
-			d.Weight, d.CRPS = x.Weight, score.Number(x.Sum/x.Weight)
+			d.Region, d.Weight, d.CRPS = region, x.Weight, score.Number(x.Sum/x.Weight)
 			out = append(out, d)
 		}
 	}
@@ -189,12 +202,12 @@ func (s *Scoring) networkDates() (out []score.DateScore) {
 		out = append(out, d)
 	}
 	if len(s.reductions) == 0 && s.distributions != nil {
-		out = s.crpsDates(SystemNetwork)
+		out = s.crpsDates(SystemNetwork, score.Everywhere)
 	}
 	if s.spreads == nil {
 		return out
 	}
-	for _, x := range s.spreads.WeightedSums(SystemNetwork, score.SpreadRMSE.ID) {
+	for _, x := range s.spreads.WeightedSums(SystemNetwork, score.SpreadRMSE.ID, score.Everywhere) {
 		if x.Weight == 0 {
 			continue
 		}

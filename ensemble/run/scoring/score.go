@@ -353,7 +353,7 @@ func (s *Scoring) Result() (*score.Result, error) {
 			return nil, err
 		}
 	}
-	all.Dates = s.dateScores()
+	all.Dates, all.RegionDates = s.dateScores(), s.regionDates()
 	return all, nil
 }
 
@@ -528,16 +528,16 @@ func (s *Scoring) sumSpreads(c Case) (score.Date, error) {
 	return s.spreads.Sum(c.Init, score.Reference{Obs: full, FullSpread: full}, samples)
 }
 
-// CRPSByInit returns the contribution of each initialisation to the CRPS of the network's distribution, or
+// CRPSByInit returns the contribution of each initialisation to the CRPS of the network's distribution in a region, or
 // to the fair CRPS of its members.
-func (s *Scoring) CRPSByInit() map[ensemble.Init]score.WeightedSum {
+func (s *Scoring) CRPSByInit(region string) map[ensemble.Init]score.WeightedSum {
 	out := map[ensemble.Init]score.WeightedSum{}
 	if s.distributions == nil {
 		return out
 	}
 	for _, of := range [][2]string{{SystemNetwork, score.CRPSFamily.ID}, {SystemNetwork, score.CRPSGauss.ID}, {SystemMembers, score.CRPSFair.ID}} {
 		if s.distributions.HasScore(of[0], of[1]) {
-			for _, d := range s.distributions.WeightedSums(of[0], of[1]) {
+			for _, d := range s.distributions.WeightedSums(of[0], of[1], region) {
 				out[d.Init] = d
 			}
 			break

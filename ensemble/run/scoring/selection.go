@@ -90,10 +90,8 @@ func (c Selection) Check() error {
 			return bad("--event "+text, err, fix)
 		}
 	}
-	for _, text := range c.Regions {
-		if _, err := score.ParseBox(text); err != nil {
-			return bad("--region "+text, err, "give a region's name, or NAME=SOUTH:NORTH:WEST:EAST in degrees")
-		}
+	if _, err := score.ParseBoxes(c.Regions); err != nil {
+		return bad("--region "+strings.Join(c.Regions, ", "), err, "give names of regions, or NAME=SOUTH:NORTH:WEST:EAST in degrees, each with a name of its own")
 	}
 	return nil
 }
@@ -220,14 +218,14 @@ func (c Selection) options(t score.Target, g *ensemble.Grid) (score.Options, err
 	}
 	slices.Sort(o.Thresholds)
 	o.Thresholds = slices.Compact(o.Thresholds)
-	for _, text := range c.Regions {
-		box, err := score.ParseBox(text)
-		if err != nil {
-			return o, err
-		}
+	boxes, err := score.ParseBoxes(c.Regions)
+	if err != nil {
+		return o, err
+	}
+	for _, box := range boxes {
 		r, err := box.Region(g)
 		if err != nil {
-			return o, &exit.Error{Code: exit.Usage, What: "a region is empty", At: "--region " + text, Why: strings.TrimPrefix(err.Error(), "score: "),
+			return o, &exit.Error{Code: exit.Usage, What: "a region is empty", At: "region " + box.Name, Why: strings.TrimPrefix(err.Error(), "score: "),
 				Fix: "remove it, or give one that lies on the grid", Err: err}
 		}
 		o.Regions = append(o.Regions, r)

@@ -26,14 +26,14 @@ func (t *trainer) evaluate(ctx context.Context, o Options) (j evaluation, err er
 	}
 	t.model.Ranks, t.model.Local = t.ranks, t.local
 	beyond, first := 0, ""
-	j.scores, j.example, err = scoring.Evaluate(ctx, t.model, t.data.Test, t.inferenceOptions(), o.Progress, func(init ensemble.Init, all []model.Departure) {
+	j.scores, j.example, err = scoring.Evaluate(ctx, t.model, t.data.Test, t.inferenceOptions(), scoring.Evaluation{Regions: o.Config.Train.Regions, Progress: o.Progress, Observe: func(init ensemble.Init, all []model.Departure) {
 		j.departures = model.LargestOfKinds(append(j.departures, all...))
 		if far := model.Beyond(all, model.DefaultReach); len(far) > 0 {
 			if beyond++; first == "" {
 				first = fmt.Sprintf("%s: %s", init, t.model.Describe(far[0]))
 			}
 		}
-	})
+	}})
 	if beyond > 0 {
 		far := fmt.Sprintf("test forecasts that are too far from their ensemble, so that predict refuses them (bound.limit): %d of %d; %s", beyond, len(t.data.Test.Inits), first)
 		t.data.Warnings = append(t.data.Warnings, far)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"path/filepath"
+	"slices"
 
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/filesystem"
@@ -27,7 +28,7 @@ func WriteScores(dir string, r *score.Result) error {
 	if err := jsonfile.Write(filepath.Join(dir, ScoresFile), r); err != nil {
 		return err
 	}
-	if err := table.Write(filepath.Join(dir, DatesTable), r.Dates); err != nil {
+	if err := table.Write(filepath.Join(dir, DatesTable), slices.Concat(r.Dates, r.RegionDates)); err != nil {
 		return err
 	}
 	return table.Write(filepath.Join(dir, ScoresTable), r.Scores)
@@ -49,11 +50,20 @@ func ReadScores(dir string) (*score.Result, error) {
 	return &r, nil
 }
 
-// ReadDates reads the scores by initialisation that a training or a verification left in a directory.
+// ReadDates reads the scores by initialisation that a training or a verification left in a directory, of the whole area and
+// of regions.
 //
 // Errors: exit 66 if there are none; 65 if they cannot be read.
-func ReadDates(ctx context.Context, dir string) ([]score.DateScore, error) {
-	return table.Read[score.DateScore](ctx, filepath.Join(dir, DatesTable))
+func ReadDates(ctx context.Context, dir string) (whole, regions []score.DateScore, err error) {
+	all, err := table.Read[score.DateScore](ctx, filepath.Join(dir, DatesTable))
+	for _, d := range all {
+		if d.Region == score.Everywhere {
+			whole = append(whole, d)
+		} else {
+			regions = append(regions, d)
+		}
+	}
+	return whole, regions, err
 }
 
 // Outputs lists the files of a finished run for its manifest.

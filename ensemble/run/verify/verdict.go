@@ -59,8 +59,8 @@ func newVerdict(o RollingOptions, own *RollingResult) (*promote.Verdict, error) 
 		if at < 0 {
 			continue
 		}
-		theirs := other[at].CRPSByInit()
-		for init, x := range s.CRPSByInit() {
+		theirs := other[at].CRPSByInit(score.Everywhere)
+		for init, x := range s.CRPSByInit(score.Everywhere) {
 			y, both := theirs[init]
 			if !both || x.Weight == 0 || y.Weight == 0 {
 				continue

@@ -65,9 +65,9 @@ class Run:
         """Scores of the test initialisations, as read_scores."""
         return read_scores(self.path, table)
 
-    def dates(self) -> pd.DataFrame:
+    def dates(self, region: str | None = "all") -> pd.DataFrame:
         """CRPS of each test initialisation and target, as read_dates."""
-        return read_dates(self.path)
+        return read_dates(self.path, region)
 
     def events(self, kind: str | None = None) -> pd.DataFrame:
         """Lines of events.jsonl, of one kind such as "step" or "epoch", or all.

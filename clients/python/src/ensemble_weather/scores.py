@@ -77,10 +77,15 @@ def _long(diagram: dict[str, Any]) -> list[dict[str, Any]]:
     return out
 
 
-def read_dates(path: PathLike) -> pd.DataFrame:
-    """Read dates.parquet, the CRPS of each initialisation, target and system; path is the file or its folder."""
+def read_dates(path: PathLike, region: str | None = "all") -> pd.DataFrame:
+    """Read dates.parquet, the CRPS of each initialisation, target and system; path is the file or its folder.
+
+    Rows are of the whole area, or of the named region; with None of all of them.
+    """
     file = Path(path)
     table = pd.read_parquet(file / "dates.parquet" if file.is_dir() else file)
+    if region is not None:
+        table = table[table["region"] == region].reset_index(drop=True)
     table["init"] = pd.to_datetime(table["init"], utc=True)
     return table
 
