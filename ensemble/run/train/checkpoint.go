@@ -128,7 +128,9 @@ func (t *trainer) resume(o Options, sources []rundir.Source) (uint64, error) {
 	}
 	var step uint64
 	c, err := t.loadCheckpoint(o.Resume)
-	if c != nil && err == nil { // nil if the run stopped before its first checkpoint
+	if c == nil && err == nil { // the run stopped before its first checkpoint
+		err = t.dir.Events().Resumed(0, 0)
+	} else if err == nil {
 		if err = t.restore(c); err == nil {
 			err = t.ranks.AgreeOnError(t.branch(c.Step))
 		} else if e := t.end(); e != nil { // the network that it has compiled
@@ -217,8 +219,12 @@ func (t *trainer) loadCheckpoint(which string) (*ckpt.Checkpoint, error) {
 	return load(uint64(at))
 }
 
-// save writes a checkpoint, which does not depend on the number of ranks. All ranks call it; rank 0 writes.
-func (t *trainer) save() error {
+// save writes a checkpoint, which does not depend on the number of ranks. All ranks call it, rank 0 writes, and all return its
+// error: a rank that went on, or ended with 75, would promise a checkpoint that there is not.
+func (t *trainer) save() error { return t.ranks.AgreeOnError(t.saveOwn()) }
+
+// saveOwn is the part of this rank in save.
+func (t *trainer) saveOwn() error {
 	moments, err := t.current.opt.State()
 	if err != nil {
 		return err

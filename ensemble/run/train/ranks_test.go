@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/ensemble-weather/ensemble/ensemble/demo/demotest"
 	"github.com/ensemble-weather/ensemble/ensemble/run/runtest"
 	"github.com/ensemble-weather/ensemble/ensemble/run/scoring"
@@ -22,10 +24,12 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/run/trained"
 	"github.com/ensemble-weather/ensemble/ensemble/team"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/faultfs"
 	"github.com/ensemble-weather/ensemble/internal/mllog"
 	"github.com/ensemble-weather/ensemble/internal/mllog/mllogtest"
 	"github.com/ensemble-weather/ensemble/internal/rundir"
 	"github.com/ensemble-weather/ensemble/internal/testseed"
+	"github.com/ensemble-weather/ensemble/spatial/comm"
 )
 
 // ranksOfMesh are the ranks of a mesh.
@@ -314,6 +318,46 @@ func TestRanksStopAndResume(t *testing.T) {
 	}
 	if runtest.Digest(t, runDir) != runtest.Digest(t, whole) {
 		t.Error("the resumed run ends with other weights")
+	}
+}
+
+// A checkpoint for which the disk has no room when a stop is requested ends all ranks with 74: none promises that the state was saved. The
+// run goes on from its begin, and its log has each step once.
+func TestStopWithoutCheckpoint(t *testing.T) {
+	f := demotest.Files(t)
+	dirs := t.TempDir()
+	options := func(dir string) train.Options {
+		return train.Options{Config: demotest.Config(t, f, "train.networks=1", "train.epochs=1"), RunDir: dir, Version: "test", Resume: "auto"}
+	}
+	whole, runDir := filepath.Join(dirs, "whole"), filepath.Join(dirs, "full")
+	runtest.Must(t, traintest.TrainOnRanks(2, func(int) train.Options { return options(whole) }))
+	_, restore := faultfs.Use(faultfs.Fault{N: 1, Times: -1, Of: []faultfs.Kind{faultfs.Write}, Err: unix.ENOSPC,
+		At: func(o faultfs.Operation) bool { return strings.Contains(o.Path, "checkpoints") }})
+	defer restore()
+	var ends [2]error
+	err := comm.Run(2, comm.Parallel, func(c *comm.Comm) error {
+		o, batches := options(runDir), 0
+		o.Stop = func() error {
+			if batches++; batches == 3 {
+				return &exit.Error{Code: exit.SaveAndStop, What: "stop requested"}
+			}
+			return nil
+		}
+		_, ends[c.Rank()] = train.RunRank(t.Context(), o, team.New(c))
+		return ends[c.Rank()]
+	})
+	restore()
+	for rank, e := range append(ends[:], err) {
+		if exit.CodeOf(e) != exit.IO {
+			t.Errorf("rank %d, or the job: %v", rank, e)
+		}
+	}
+	runtest.Must(t, traintest.TrainOnRanks(2, func(int) train.Options { return options(runDir) }))
+	if runtest.Digest(t, runDir) != runtest.Digest(t, whole) {
+		t.Error("the run ends with other weights")
+	}
+	if got, want := runtest.Losses(t, runDir), runtest.Losses(t, whole); !slices.Equal(got, want) {
+		t.Errorf("losses %v, want %v", got, want)
 	}
 }
 
