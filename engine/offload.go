@@ -23,7 +23,7 @@ func setDeviceLimits(u *pass.Unit, dev backend.Backend, o Options) error {
 	r, ok := dev.(backend.Remote)
 	if !ok {
 		if o.Memory.OffloadFolder != "" && dev.Elem() == graph.Float32 {
-			setFileLinks(u, o.Memory.OffloadFolder)
+			setFileLinks(u, o.Memory)
 		}
 		return nil
 	}

@@ -150,9 +150,14 @@ func (o *offloadFile) kernel(p *Plan, n *graph.Node, q backend.Request, starts m
 const elemBytes = 4
 
 // setFileLinks enables copies to a file in a folder. A convolution whose variants have times takes that of the fastest.
-func setFileLinks(u *pass.Unit, folder string) {
+func setFileLinks(u *pass.Unit, m Memory) {
 	u.LinksTo = "a file"
-	u.Links = func() (toFile, fromFile float64, err error) { return fileRates(folder) }
+	u.Links = func() (toFile, fromFile float64, err error) {
+		if m.OffloadRate > 0 {
+			return m.OffloadRate, m.OffloadRate, nil
+		}
+		return fileRates(m.OffloadFolder)
+	}
 	lister := u.Variants
 	if lister == nil {
 		return

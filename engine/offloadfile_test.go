@@ -45,7 +45,7 @@ func TestOffloadToFile(t *testing.T) {
 		o := heuristics(precision)
 		all := compile(t, manyChannels(t), o)
 		train(t, all, 3)
-		o.Memory.OffloadFolder, o.Memory.Limit = onDisk(t), all.MemoryBytes()*7/10
+		o.Memory.OffloadFolder, o.Memory.OffloadRate, o.Memory.Limit = onDisk(t), 1e9, all.MemoryBytes()*7/10
 		p := compile(t, manyChannels(t), o)
 		var text strings.Builder
 		if err := p.Explain(&text); err != nil || !strings.Contains(text.String(), "fetch_done") || !strings.Contains(text.String(), "offloaded to a file") {
@@ -61,15 +61,28 @@ func TestOffloadToFile(t *testing.T) {
 	}
 }
 
+// The rate of a disk is measured for each plan that needs it; whatever it is, the bits are those of a plan with all kept.
+func TestOffloadAtTheRateOfTheDisk(t *testing.T) {
+	o := heuristics("f32")
+	all := compile(t, manyChannels(t), o)
+	train(t, all, 1)
+	o.Memory.OffloadFolder, o.Memory.Limit = onDisk(t), all.MemoryBytes()*7/10
+	p := compile(t, manyChannels(t), o)
+	train(t, p, 1)
+	if bits(p.Store()) != bits(all.Store()) {
+		t.Error("other bits")
+	}
+}
+
 // A file that cannot be made, written or read ends with 74, and the step after a failed one is whole.
 func TestOffloadToFileFails(t *testing.T) {
 	o := heuristics("f32")
 	all := compile(t, manyChannels(t), o)
 	train(t, all, 2)
-	o.Memory.OffloadFolder, o.Memory.Limit = onDisk(t), all.MemoryBytes()*7/10
+	o.Memory.OffloadFolder, o.Memory.OffloadRate, o.Memory.Limit = onDisk(t), 1e9, all.MemoryBytes()*7/10
 	for _, f := range []faultfs.Fault{{Of: []faultfs.Kind{faultfs.Write}, Err: unix.ENOSPC}, {Of: []faultfs.Kind{faultfs.Read}, Err: unix.EIO}} {
 		f.N = 2                                                                                       // the first measures the rate
-		_, fast := faultfs.Use(faultfs.Fault{N: 2, Times: -1, Of: f.Of, Delay: 5 * time.Millisecond}) // kernels end before copies
+		_, fast := faultfs.Use(faultfs.Fault{N: 1, Times: -1, Of: f.Of, Delay: 5 * time.Millisecond}) // kernels end before copies
 		_, whole := faultfs.Use(f)
 		p := compile(t, manyChannels(t), o) // its file stays with the faults
 		whole()

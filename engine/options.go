@@ -125,6 +125,8 @@ type Memory struct {
 	// less time than to compute them again. Of float32 backends without memory of
 	// their own; "" means none. It changes no bit.
 	OffloadFolder string
+	// OffloadRate is the rate of copies to that file and back, in bytes per second; 0: measured.
+	OffloadRate float64
 	// DonateInputs allows a run to overwrite its inputs after their last use,
 	// as donated buffers in JAX. Inputs must then be filled before every run.
 	// Their memory is reused for other values.
