@@ -65,7 +65,7 @@ func newOffloadFile(folder string, bytes int64, waiting int) (*offloadFile, erro
 	return o, nil
 }
 
-// createError is the error of a file of some bytes that cannot be made in a folder, which it names in any case: tests and benchmarks replace At.
+// createError is the error of a file of some bytes that cannot be made in a folder. The text names it too, since benchmarks replace At.
 func createError(folder string, bytes int64, err error) error {
 	var e *exit.Error
 	if errors.As(exit.CreateError(folder, err), &e) {
