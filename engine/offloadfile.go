@@ -125,7 +125,7 @@ func (o *offloadFile) close() error {
 	return o.file.Close()
 }
 
-// kernel returns the kernel of a copy operation n. places are the memory of its results and operands.
+// kernel returns the kernel of a copy operation n with request q. starts holds the copies that earlier operations begin, by node.
 func (o *offloadFile) kernel(p *Plan, n *graph.Node, q backend.Request, starts map[int]*fileCopy) backend.Kernel {
 	k := backend.Kernel{Name: "copy to or from a file"}
 	if n.Op == op.OffloadDoneOp || n.Op == op.FetchDoneOp {

@@ -26,7 +26,7 @@ type Optimum struct {
 	Members       int           // of the forecast, including the control member; default 10
 	OracleMembers int           // default 100
 	// ReforecastMembers, if not 0, is the number of members in the years before the test years, which are then
-	// reforecasts: all years have initialisations on the same days, every Interval from 1 January, none within an
+	// reforecasts: all years have initialisations every Interval from 1 January (after February a day earlier in leap years), none within an
 	// Interval of the next year.
 	ReforecastMembers int
 	Leads             []ensemble.Lead // ascending, multiples of 6 h; default 0, 24, 48 h

@@ -221,7 +221,7 @@ var Schema = config.NewFileSchema[Experiment]("experiment", "the directory of an
 	{Path: "data.optimum.interval", Default: "0h", Example: "9d", Help: "Interval between initialisations; 0h: seven days."},
 	{Path: "data.optimum.members", Default: "0", Check: config.Between(0, 255), Example: "10", Help: "Number of members of the forecasts with the control; 0: 10."},
 	{Path: "data.optimum.oracle_members", Default: "0", Check: config.Between(0, 255), Example: "40", Help: "Number of members of the oracle; 0: 100."},
-	{Path: "data.optimum.reforecast_members", Default: "0", Check: config.Between(0, 255), Example: "5", Help: "Number of members of reforecasts: the years before those with an oracle then have fewer members, on the same calendar days; 0: none, all years have the members and one series of dates."},
+	{Path: "data.optimum.reforecast_members", Default: "0", Check: config.Between(0, 255), Example: "5", Help: "Number of members of reforecasts: the years before those with an oracle then have fewer members, and all years start on the same days, counted from 1 January; 0: none, all years have the members and one series of dates."},
 	{Path: "data.optimum.seed", Default: "0", Check: config.Between(0, 1e9), Example: "1", Help: "Seed of all random numbers."},
 
 	{Path: "data.protocol.name", Example: "ens5-mini", Help: "Name of a built-in protocol."},
