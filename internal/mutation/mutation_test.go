@@ -2,9 +2,11 @@ package mutation
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -73,6 +75,14 @@ func TestRun(t *testing.T) {
 	r, err = Run(context.Background(), "./testdata/fixture", Options{Limit: 2, Seed: 1})
 	if err != nil || r.Mutants > 2 {
 		t.Errorf("%d mutants with a limit of 2, %v", r.Mutants, err)
+	}
+}
+
+// TestInLimits: the tests of a mutant have the limit of memory.
+func TestInLimits(t *testing.T) {
+	out, err := inLimits(t.Context(), "sh", "-c", "ulimit -v").Output()
+	if got := strings.TrimSpace(string(out)); err != nil || got != fmt.Sprint(addressSpace) {
+		t.Errorf("a limit of %s KiB, %v, want %d", got, err, addressSpace)
 	}
 }
 

@@ -244,11 +244,20 @@ func (r *runner) test(ctx context.Context, m Mutant) (outcome, error) {
 	return result, err
 }
 
+// addressSpace is what the tests of a mutant may take, in KiB: a loop that does not end must not take the memory of other programs.
+const addressSpace = 8 << 20
+
+// inLimits is a command within addressSpace.
+func inLimits(ctx context.Context, name string, args ...string) *exec.Cmd {
+	script := fmt.Sprintf(`ulimit -v %d && exec "$@"`, addressSpace)
+	return exec.CommandContext(ctx, "sh", append([]string{"-c", script, "sh", name}, args...)...)
+}
+
 // runTests runs tests of a compiled mutant, which flags select.
 func (r *runner) runTests(ctx context.Context, m Mutant, binary string, selection ...string) (outcome, error) {
 	limited, cancel := context.WithTimeout(ctx, r.timeOut)
 	defer cancel()
-	cmd := exec.CommandContext(limited, binary, append([]string{"-test.failfast"}, selection...)...)
+	cmd := inLimits(limited, binary, append([]string{"-test.failfast"}, selection...)...)
 	cmd.Dir = filepath.Dir(m.File)
 	cmd.Env = append(os.Environ(), "TMPDIR="+r.dir, "GOMAXPROCS=2", "GOMEMLIMIT=2GiB")
 	cmd.WaitDelay = time.Second // children of the tests may hold its output

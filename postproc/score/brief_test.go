@@ -244,3 +244,80 @@ func TestDatesText(t *testing.T) {
 		t.Errorf("blocks of 7 dates need 14: %q", long.DatesText(long.Briefs()))
 	}
 }
+
+// TestChanges: a range of skill scores on both sides of 0.
+func TestChanges(t *testing.T) {
+	for want, c := range map[string][2]Number{"12.3 to 20.1 % smaller": {0.123, 0.201}, "0.0 to 5.0 % smaller": {0, 0.05}, "5.0 % larger to 0.0 % smaller": {-0.05, 0},
+		"5.0 % larger to 7.0 % smaller": {-0.05, 0.07}, "1.0 to 50.0 % larger": {-0.5, -0.01}, "0.4 to 0.6 % smaller": {0.004, 0.006}} {
+		if got := changes(c[0], c[1]); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
+// TestBriefOfOneSystem: of a system beside which there is no other the error is stated, of several targets their number.
+func TestBriefOfOneSystem(t *testing.T) {
+	good := briefCase{lead: "48h", n: 51, skill: 0.3, baseline: math.NaN(), ratio: 1, dispersion: "right", flat: true, independent: 51}
+	other := good
+	other.lead = "72h"
+	for want, cases := range map[string][]briefCase{
+		"The forecast error (CRPS) is 0.7000 K. There is nothing to compare it with: give --members and --run-dir.":      {good},
+		"The errors of 2 targets are in the table. There is nothing to compare them with: give --members and --run-dir.": {good, other},
+	} {
+		r := briefResult(cases...)
+		r.Scores = slices.DeleteFunc(r.Scores, func(v Value) bool { return v.System != "network" })
+		r.Comparisons = nil
+		got := r.Brief("")
+		if len(got) == 0 || got[0].Paragraphs[0] != want || len(got[1].Rows) != len(cases) {
+			t.Errorf("%+v, want %q", got, want)
+		}
+	}
+}
+
+// TestWatch: worse scores come before biases, and these before scores that may be worse by chance; two are named.
+func TestWatch(t *testing.T) {
+	at := func(lead string, change func(*briefCase)) briefCase {
+		c := briefCase{lead: lead, n: 51, skill: 0.3, low: -0.05, high: 0.05, baseline: math.NaN(), ratio: 1, dispersion: "right", flat: true, independent: 51, biasRange: 0.05}
+		change(&c)
+		return c
+	}
+	good := at("24h", func(*briefCase) {})
+	better := at("48h", func(c *briefCase) { c.skill = 0.04 }) // by chance, perhaps
+	chance := func(lead string) briefCase { return at(lead, func(c *briefCase) { c.skill = -0.04 }) }
+	biased := at("72h", func(c *briefCase) { c.bias = -0.2 })
+	slightly := at("72h", func(c *briefCase) { c.bias = 0.09 }) // less than a tenth of the error
+	lost := at("96h", func(c *briefCase) { c.skill = -0.2 })
+	for want, cases := range map[string][]briefCase{
+		"": {good, better, slightly},
+		"Watch: it may be worse at t 850hPa +120h (4.0 % larger than raw10).":                                                      {good, chance("120h")},
+		"Watch: it may be worse at t 850hPa +120h (4.0 % larger than raw10), t 850hPa +144h (4.0 % larger than raw10).":            {chance("120h"), chance("144h")},
+		"Watch: it may be worse at t 850hPa +120h (4.0 % larger than raw10), t 850hPa +144h (4.0 % larger than raw10) and 1 more.": {chance("120h"), chance("144h"), chance("168h")},
+		"Watch: it has a bias at t 850hPa +72h (-0.2 K, 20 % of its error).":                                                       {chance("120h"), biased},
+		"Watch: it is worse at t 850hPa +96h (10.0 % larger than raw5), t 850hPa +96h (20.0 % larger than raw10).":                 {biased, chance("120h"), lost},
+	} {
+		r := briefResult(cases...)
+		if got := r.watchSentence(r.Briefs()); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
+// TestSkillOfFewDates: of several targets without intervals there is no count of those that are better.
+func TestSkillOfFewDates(t *testing.T) {
+	few := func(lead string, n int) briefCase {
+		return briefCase{lead: lead, n: n, skill: 0.3, low: math.NaN(), high: math.NaN(), baseline: math.NaN(), ratio: 1, biasRange: math.NaN()}
+	}
+	r := briefResult(few("24h", 3), few("48h", 4))
+	want := "The forecast error (CRPS) is 40.0 to 40.0 % smaller than that of the raw ensemble of 5 members, depending on variable, level and lead; there are too few dates for intervals. Relative to the raw ensemble of 10 members it is 30.0 to 30.0 % smaller."
+	if got := skillSentence(r.Briefs(), "95 %"); got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	table := r.targetsTable(r.Briefs())
+	if got := table.Title; got != "CRPS of network, dates differ" {
+		t.Errorf("title %q", got)
+	}
+	lost := briefResult(briefCase{lead: "24h", n: 51, skill: -0.3, low: -0.1, high: 0.1, baseline: math.NaN()}, briefCase{lead: "48h", n: 51, skill: 0.05, low: -0.1, high: 0.1, baseline: math.NaN()})
+	if got := skillSentence(lost.Briefs(), "95 %"); !strings.Contains(got, "beyond chance (95 % intervals) for 1 of 2.") || !strings.Contains(got, "20.0 % larger to 15.0 % smaller") {
+		t.Errorf("%q", got)
+	}
+}

@@ -10,6 +10,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
@@ -371,6 +372,14 @@ func TestBoxes(t *testing.T) {
 				t.Errorf("%g to %g east: %v, %v", c.west+360*turn, c.east+360*turn, r.Mask, err)
 			}
 		}
+	}
+	for _, text := range []string{"circle=-90:90:0:360", "pole=90:90:-180:180", "southern_pole=-90:-90:0:1"} {
+		if b, err := ParseBox(text); err != nil || !strings.HasPrefix(text, b.Name+"=") {
+			t.Errorf("%s: %v, %v", text, b, err)
+		}
+	}
+	if _, err := ParseBox("moon"); err == nil || !strings.Contains(err.Error(), "northern_extratropics, tropics, ") || !strings.Contains(err.Error(), ", east_asia,") {
+		t.Errorf("regions that can be selected: %v", err)
 	}
 	for _, text := range []string{"moon", "x=1:2:3", "x=10:0:0:5", "x=0:10:5:0", "=0:1:0:1", "x=0:NaN:0:1", "x=0:100:0:1"} {
 		if _, err := ParseBox(text); err == nil {
