@@ -230,6 +230,21 @@ func TestReleaseWithoutRemoval(t *testing.T) {
 	}
 }
 
+// TestReleaseOfRemoved: a lease that was removed already, as by hand, is released without an error.
+func TestReleaseOfRemoved(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "x.lock")
+	l, err := Take(path, "the test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Release(); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestEachOperation: whatever operation of Take, CheckHeld and Release fails, either the lease is held and released, or it is an
 // error; afterwards the lease can be taken. A write or a sync that fails is never hidden: the lease would be empty for others.
 func TestEachOperation(t *testing.T) {

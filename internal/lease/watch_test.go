@@ -155,6 +155,26 @@ func TestSetAside(t *testing.T) {
 	}
 }
 
+// linkless is a machine on which hard links fail with an error.
+type linkless struct {
+	thisMachine
+	err error
+}
+
+func (m linkless) Link(from, to string) error { return m.err }
+
+// TestSetAsideFails: a lease that was set aside by mistake, and cannot be put back, is reported by that error.
+func TestSetAsideFails(t *testing.T) {
+	other := foreign
+	other.Token = "b"
+	path := filepath.Join(t.TempDir(), lockFile)
+	putOwner(t, path, other)
+	l := &Lease{path: path, machine: linkless{err: unix.EIO}, me: thisProcess()}
+	if err := l.setAside(foreign); !errors.Is(err, unix.EIO) || errors.Is(err, os.ErrExist) {
+		t.Errorf("got %v", err)
+	}
+}
+
 // bare is a machine with neither locks nor hard links, on which other may write while a process waits.
 type bare struct {
 	thisMachine

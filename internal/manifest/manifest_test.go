@@ -1,11 +1,13 @@
 package manifest
 
 import (
+	"encoding/hex"
 	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"reflect"
+	"runtime/debug"
 	"strings"
 	"testing"
 	"time"
@@ -144,6 +146,43 @@ func TestReadRefuses(t *testing.T) {
 	}
 	if _, err := Sum(filepath.Join(dir, "none")); exit.CodeOf(err) != exit.NotYet {
 		t.Errorf("a missing input: %v, want exit 66", err)
+	}
+}
+
+// TestDamagedOutputs: an output that cannot be is named, also in a manifest whose checksum is right.
+func TestDamagedOutputs(t *testing.T) {
+	sum := hex.EncodeToString(make([]byte, 32))
+	for want, f := range map[string]File{`a has -1 bytes`: {"a", -1, sum}, `the SHA-256 "zz"`: {"a", 1, "zz"}, `"../a"`: {"../a", 1, sum}} {
+		dir := t.TempDir()
+		if err := Write(dir, &document{Record{Schema: testSchema, Status: OK, Outputs: []File{{"b", 0, sum}, f}}, ""}); err != nil {
+			t.Fatal(err)
+		}
+		if err := Read(dir, testSchema, &document{}); exit.CodeOf(err) != exit.BadData || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v: %v, want %q", f, err, want)
+		}
+	}
+}
+
+// TestSumLeavesNothingOpen: files whose checksums are computed are closed.
+func TestSumLeavesNothingOpen(t *testing.T) {
+	descriptors := func() int {
+		entries, err := os.ReadDir("/proc/self/fd")
+		if err != nil {
+			t.Skip("descriptors cannot be counted: ", err)
+		}
+		return len(entries)
+	}
+	path := filepath.Join(t.TempDir(), "a")
+	put(t, path, "abc")
+	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // which would close files that nothing refers to
+	before := descriptors()
+	for range 50 {
+		if _, err := Sum(path); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if after := descriptors(); after > before+10 {
+		t.Errorf("%d descriptors, before %d", after, before)
 	}
 }
 
