@@ -45,3 +45,12 @@ func TestCheckWritable(t *testing.T) {
 		t.Errorf("left %v, %v", left, err)
 	}
 }
+
+// TestCheckWritableCloses: the file that is opened is closed again.
+func TestCheckWritableCloses(t *testing.T) {
+	s, restore := faultfs.Use(faultfs.Fault{N: 1, Of: []faultfs.Kind{faultfs.Close}, Err: unix.EIO})
+	defer restore()
+	if err := atomicfile.CheckWritable(t.TempDir()); s.Count() != 1 || !errors.Is(err, unix.EIO) {
+		t.Errorf("%d files closed, %v", s.Count(), err)
+	}
+}

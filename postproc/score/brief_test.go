@@ -140,6 +140,21 @@ func TestBriefRows(t *testing.T) {
 	if len(s.Rows) != 10 || s.Notes[0] != "... and 4 further targets" {
 		t.Errorf("%d rows, %q", len(s.Rows), s.Notes)
 	}
+	many := briefResult(all[0])
+	for i := range 7 {
+		v := many.Scores[0]
+		v.System = fmt.Sprint("system", i)
+		many.Scores = append(many.Scores, v)
+	}
+	if s := many.Brief("")[1]; len(s.Rows) != 10 || strings.HasPrefix(s.Notes[0], "...") {
+		t.Errorf("of ten systems %d rows, %q", len(s.Rows), s.Notes)
+	}
+	last := many.Scores[0]
+	last.System = "last"
+	many.Scores = append(many.Scores, last)
+	if s := many.Brief("")[1]; len(s.Rows) != 10 || s.Notes[0] != "... and 1 further system" {
+		t.Errorf("of eleven systems %d rows, %q", len(s.Rows), s.Notes)
+	}
 	if got := (&Result{}).Brief(""); got != nil {
 		t.Errorf("of nothing: %+v", got)
 	}
@@ -319,5 +334,21 @@ func TestSkillOfFewDates(t *testing.T) {
 	lost := briefResult(briefCase{lead: "24h", n: 51, skill: -0.3, low: -0.1, high: 0.1, baseline: math.NaN()}, briefCase{lead: "48h", n: 51, skill: 0.05, low: -0.1, high: 0.1, baseline: math.NaN()})
 	if got := skillSentence(lost.Briefs(), "95 %"); !strings.Contains(got, "beyond chance (95 % intervals) for 1 of 2.") || !strings.Contains(got, "20.0 % larger to 15.0 % smaller") {
 		t.Errorf("%q", got)
+	}
+}
+
+// TestIsBiased: a bias counts if its interval excludes 0 and it exceeds a tenth of the error, on both sides and in any unit.
+func TestIsBiased(t *testing.T) {
+	for _, c := range []struct {
+		bias, half, rmse float64
+		want             bool
+	}{{0.2, 0.1, 1, true}, {-0.2, 0.1, 1, true}, {0.2, 0.3, 1, false}, {0.09, 0.01, 1, false}, {20, 1, 100, true}, {9, 1, 100, false}, {0.002, 0.001, 0.01, true}, {0.2, math.NaN(), 1, false}} {
+		b := Brief{Bias: &Value{Value: Number(c.bias), CILow: Number(c.bias - c.half), CIHigh: Number(c.bias + c.half)}, RMSE: &Value{Value: Number(c.rmse)}}
+		if got := b.IsBiased(); got != c.want {
+			t.Errorf("bias %g ± %g of an error of %g: %v", c.bias, c.half, c.rmse, got)
+		}
+	}
+	if (&Brief{Bias: &Value{Value: 1, CILow: 0.5, CIHigh: 2}}).IsBiased() || (&Brief{RMSE: &Value{Value: 1}}).IsBiased() {
+		t.Error("a bias without an error, or none")
 	}
 }

@@ -80,7 +80,7 @@ func TestClimate(t *testing.T) {
 		}
 		fields = append(fields, of)
 	}
-	fields[3][1][2] = float32(math.NaN())
+	fields[14][1][2] = float32(math.NaN()) // in July
 	cut := func(lo, hi int) (out [][][]float32) {
 		for _, date := range fields {
 			var of [][]float32
