@@ -352,3 +352,27 @@ func TestIsBiased(t *testing.T) {
 		t.Error("a bias without an error, or none")
 	}
 }
+
+// TestMainScores: of several CRPS of a system the last is its main score, also of the first system, and each system has one row; without a
+// CRPS of the first system the error of the spread is.
+func TestMainScores(t *testing.T) {
+	r := briefResult(briefCase{lead: "48h", n: 51, skill: 0.3, baseline: math.NaN(), ratio: 1})
+	plain := r.Scores[0]
+	plain.ID, plain.Value = CRPSPlain.ID, 0.6
+	r.Scores = append(r.Scores, plain)
+	rows := func() (text string) {
+		for _, v := range r.mainScores(targetKey{"t", "850hPa", "48h"}) {
+			text += fmt.Sprintf("%s %s %g; ", v.System, v.ID, float64(v.Value))
+		}
+		return text
+	}
+	if got, want := rows(), "network crps_plain 0.6; raw5 crps_plain 1.1; raw10 crps_plain 1; "; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	spread := r.Scores[1] // of the network, which has no CRPS now
+	spread.ID, spread.Value = SpreadRMSE.ID, 0.2
+	r.Scores = append(slices.DeleteFunc(r.Scores, func(v Value) bool { return v.System == "network" && (v.ID == CRPSGauss.ID || v.ID == CRPSPlain.ID) }), spread)
+	if got, want := rows(), "network spread_rmse 0.2; "; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}

@@ -527,3 +527,25 @@ func TestFamilies(t *testing.T) {
 		t.Error("a family with one parameter of two accepted")
 	}
 }
+
+// TestTiesOutside: of members 0 and 2 and the observations 3 and 2, one lies above all members and one is equal to the largest, which is
+// not outside: the outer bin has the frequency ½ and the width 1, the inner one 0 and 2. The same below.
+func TestTiesOutside(t *testing.T) {
+	for _, obs := range [][]float32{{3, 2}, {-1, 0}} {
+		r := once(t, 2, obs, Sample{Members: [][]float32{{0, 0}, {2, 2}}}, Options{Scores: []string{"crps_plain", "crps_reliability", "crps_potential"}})
+		near(t, "reliability", of(r, "crps_reliability", "raw")[0], 0.75, 1e-12)
+		near(t, "potential", of(r, "crps_potential", "raw")[0], 0.25, 1e-12)
+		near(t, "CRPS", of(r, "crps_plain", "raw")[0], 1, 1e-12)
+	}
+}
+
+// TestLogScoreWithoutSpread: it is infinite, also if the mean is right.
+func TestLogScoreWithoutSpread(t *testing.T) {
+	for _, y := range []float64{0, 1} {
+		parts := make([]float64, 1)
+		LogGauss.Point(parts, &Case{Mean: 1, Obs: y})
+		if !math.IsInf(parts[0], 1) {
+			t.Errorf("mean 1, observation %g: %g", y, parts[0])
+		}
+	}
+}
