@@ -189,9 +189,18 @@ func TestBriefsTakeTheirComparisons(t *testing.T) {
 		change(&other)
 		r.Comparisons = append(r.Comparisons, other)
 	}
+	for i, system := range []string{"raw5", "network"} { // of another system, and of the other target
+		other := r.Calibration[i]
+		other.System = system
+		r.Calibration = append(r.Calibration, other)
+	}
+	r.Calibration[3].Lead = "96h"
 	all := r.Briefs()
 	if len(all) != 2 {
 		t.Fatalf("%d briefs", len(all))
+	}
+	if all[0].Calibration != &r.Calibration[0] || all[1].Calibration != &r.Calibration[1] {
+		t.Error("a brief has the histogram of another system or target")
 	}
 	for _, b := range all {
 		var references []string

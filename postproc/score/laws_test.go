@@ -549,3 +549,27 @@ func TestLogScoreWithoutSpread(t *testing.T) {
 		}
 	}
 }
+
+// TestSeasonsWithoutDates: a season in which no date is valid has no scores.
+func TestSeasonsWithoutDates(t *testing.T) {
+	a, err := New(t850, Grid{Weights: []float64{1}}, []System{{Name: "raw", Provides: Mean}}, Options{Scores: []string{"bias"}, Seasons: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for k := range 3 { // in January
+		if err := a.Add(day(k), Reference{Obs: []float32{0}}, []Sample{{Mean: []float32{float32(k)}}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r, err := a.Result(significance.Bootstrap{Resamples: 5}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var seasons []string
+	for _, v := range r.Scores {
+		seasons = append(seasons, v.Season)
+	}
+	if want := []string{AllYear, "DJF"}; !slices.Equal(seasons, want) {
+		t.Errorf("seasons %v, want %v", seasons, want)
+	}
+}
