@@ -29,15 +29,15 @@ var guarding = []struct {
 	skip    string // tests, as Options.Skip
 	slow    string // tests, as Options.Slow
 }{
-	{"internal/atomicfile", nil, 100, "", ""},
+	{"internal/atomicfile", nil, 100, "", "Fault49"},
 	{"internal/manifest", nil, 60, "", ""},
-	{"internal/lease", nil, 60, "", ""},
-	{"internal/rundir", nil, 60, "", ""},
-	{"engine/ckpt", nil, 100, "", ""},
+	{"internal/lease", nil, 60, "", "Simulated|DeadOwner"},
+	{"internal/rundir", nil, 60, "", "BothAtOnce|EachOperation|Fault2"},
+	{"engine/ckpt", nil, 100, "", "Fault2"},
 	{"io/store", []string{"meta.go", "write.go", "shard.go", "replace.go", "storage.go", "layout.go", "folder.go"}, 60, "KilledAtRandom|StartedTogether|Heap", "KilledAtStages|Fault|Interrupted|EachOperation|FullDisk"},
 	{"io/product", []string{"publish.go", "manifest.go"}, 30, "GRIB2|Vocabulary|In(GDAL|CDO|NCO|Xarray|Cfgrib)|Statistics|Describe|ReadBack|ZarrAgrees|Recipe", ""},
-	{"io/grib", []string{"scan.go"}, 40, "", ""},
-	{"io/zarr", []string{"meta.go"}, 40, "", ""},
+	{"io/grib", []string{"scan.go"}, 40, "", "SavedIndex|MutatedFiles"},
+	{"io/zarr", []string{"meta.go"}, 40, "", "MutatedFiles"},
 	{"postproc/score", nil, 100, "", ""},
 }
 

@@ -101,6 +101,12 @@ func Run(ctx context.Context, pkg string, o Options) (Report, error) {
 	return report, nil
 }
 
+// block is a block of statements from its first to its last line, and whether tests reach it.
+type block struct {
+	first, last int
+	reached     bool
+}
+
 // runner tests mutants of one package.
 type runner struct {
 	pkg, dir string
@@ -108,7 +114,7 @@ type runner struct {
 	skip     string // as Options.Skip
 	slow     string // as Options.Slow
 	files    []string
-	reached  map[string][][2]int // lines that tests reach, by base name of the file: first and last of each block
+	blocks   map[string][]block // of statements, by base name of the file
 }
 
 // goCommand is a call of the go command whose tests have their temporary files in a folder of the runner. Two processors at most, as
@@ -146,17 +152,17 @@ func (r *runner) prepare(ctx context.Context) error {
 	return nil
 }
 
-// readProfile reads the lines that tests reach.
+// readProfile reads the blocks of statements, and which of them tests reach.
 func (r *runner) readProfile(path string) error {
 	raw, err := os.ReadFile(path)
 	if err != nil {
 		return err
 	}
-	r.reached = map[string][][2]int{}
+	r.blocks = map[string][]block{}
 	for line := range strings.Lines(string(raw)) { // file.go:first.column,last.column statements count
 		name, rest, ok := strings.Cut(strings.TrimSpace(line), ".go:")
 		fields := strings.FieldsFunc(rest, func(c rune) bool { return c == '.' || c == ',' || c == ' ' })
-		if !ok || len(fields) != 6 || fields[5] == "0" {
+		if !ok || len(fields) != 6 {
 			continue
 		}
 		first, err1 := strconv.Atoi(fields[0])
@@ -165,7 +171,7 @@ func (r *runner) readProfile(path string) error {
 			return fmt.Errorf("coverage of %s: %w", r.pkg, err)
 		}
 		base := filepath.Base(name) + ".go"
-		r.reached[base] = append(r.reached[base], [2]int{first, last})
+		r.blocks[base] = append(r.blocks[base], block{first, last, fields[5] != "0"})
 	}
 	return nil
 }
@@ -200,9 +206,19 @@ const (
 	notCompiled
 )
 
-// isReached reports whether a test reaches the line of a mutant. Lines outside of functions count as reached.
+// isReached reports whether a test may reach the line of a mutant. Lines outside of blocks, such as those of cases and variables, count
+// as reached.
 func (r *runner) isReached(m Mutant) bool {
-	return m.Function == "" || slices.ContainsFunc(r.reached[filepath.Base(m.File)], func(b [2]int) bool { return b[0] <= m.Line && m.Line <= b[1] })
+	unreached := false
+	for _, b := range r.blocks[filepath.Base(m.File)] {
+		if b.first <= m.Line && m.Line <= b.last {
+			if b.reached {
+				return true
+			}
+			unreached = true
+		}
+	}
+	return !unreached
 }
 
 // test compiles a mutant and runs the tests of the package if they reach it.

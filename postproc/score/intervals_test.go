@@ -216,3 +216,26 @@ func TestIntervalsWithTheMemoryOfTheBias(t *testing.T) {
 		t.Errorf("widths %.3f, above relative to below e^%.2f", width, skewed)
 	}
 }
+
+// TestLimits: an interval is cut to the values that a score can take, but always has the score itself.
+func TestLimits(t *testing.T) {
+	const low, high = -0.5, 1.5
+	for _, c := range []struct {
+		s         *Score
+		low, high float64
+	}{
+		{CRPSPlain, 0, high}, {RMSE, 0, high}, {SpreadSkill, 0, high}, {SpreadScore, 0, high}, {BrierReliability, 0, high}, {BrierUncertainty, 0, high}, // lower, near 1 and descriptive
+		{Bias, low, high}, {LogGauss, low, high}, {MeanAbsEFI, low, high}, {SOTUpper, low, high}, // any value
+		{Correlation, low, 1}, {BrierSkill, low, 1}, {ROCArea, 0, 1}, {Coverage50, 0, 1}, {BrierResolution, 0, 1}, {EconomicValue, low, 1}, // at most 1
+	} {
+		if gotLow, gotHigh := c.s.limits(0.5, low, high); gotLow != c.low || gotHigh != c.high {
+			t.Errorf("%s: %g to %g, want %g to %g", c.s.ID, gotLow, gotHigh, c.low, c.high)
+		}
+		if gotLow, gotHigh := c.s.limits(-1, low, high); gotLow > -1 && c.low == 0 || gotHigh != c.high {
+			t.Errorf("%s: %g to %g of the value -1", c.s.ID, gotLow, gotHigh)
+		}
+		if gotLow, gotHigh := c.s.limits(2, 0.5, high); gotLow != 0.5 || c.high == 1 && gotHigh != 2 {
+			t.Errorf("%s: %g to %g of the value 2", c.s.ID, gotLow, gotHigh)
+		}
+	}
+}
