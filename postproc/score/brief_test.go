@@ -384,4 +384,15 @@ func TestMainScores(t *testing.T) {
 	if got, want := rows(), "network spread_rmse 0.2; "; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
+	one := r.Brief("")
+	if got := one[0].Paragraphs[0]; !strings.HasPrefix(got, "The error of the predicted spread is 0.2000 K.") || one[1].Columns[1].Name != "error of spread" {
+		t.Errorf("%s\n%+v", got, one[1].Columns)
+	}
+	for _, v := range slices.Clone(r.Scores) {
+		v.Lead = "72h"
+		r.Scores = append(r.Scores, v)
+	}
+	if got := r.Brief("")[1].Title; got != "error of spread of network, 51 dates" {
+		t.Errorf("title %q", got)
+	}
 }

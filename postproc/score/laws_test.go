@@ -573,3 +573,13 @@ func TestSeasonsWithoutDates(t *testing.T) {
 		t.Errorf("seasons %v, want %v", seasons, want)
 	}
 }
+
+// TestCertainForecast: a forecast without spread exceeds a threshold with the probability 0 or 1.
+func TestCertainForecast(t *testing.T) {
+	c := &Case{Mean: 1}
+	for x, want := range map[float64]float64{0.9: 1, 1: 0, 1.1: 0} {
+		if got := c.exceedance(x, x); got != want {
+			t.Errorf("P(1 > %g) = %g, want %g", x, got, want)
+		}
+	}
+}

@@ -96,6 +96,31 @@ func TestScoresByHand(t *testing.T) {
 
 func sq(v float64) float64 { return v * v }
 
+// TestManyPoints: each point of a field that is summed in several pieces counts once.
+func TestManyPoints(t *testing.T) {
+	const n = 3*4096 + 5
+	a, err := New(t850, Grid{Weights: field64(n, func(p int) float64 { return float64(1 + p%3) })}, []System{{Name: "net", Provides: Mean}}, Options{Scores: []string{"bias"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	mean := field(n, func(p int) float64 { return float64(p) })
+	if err := a.Add(day(0), Reference{Obs: make([]float32, n)}, []Sample{{Mean: mean}}); err != nil {
+		t.Fatal(err)
+	}
+	r, err := a.Result(significance.Bootstrap{}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var sum, weight float64
+	for p := range n {
+		sum, weight = sum+float64((1+p%3)*p), weight+float64(1+p%3)
+	}
+	near(t, "bias", r.Scores[0].Value, sum/weight, 1e-9)
+	if got := r.Scores[0].Points; got != n {
+		t.Errorf("%d points, want %d", got, n)
+	}
+}
+
 func TestRankTiesShare(t *testing.T) {
 	counts, shares := make([]float64, 4), make([]float64, 4)
 	addRank(counts, shares, []float64{5, 1, 5}, 5, 2)
