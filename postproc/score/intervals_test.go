@@ -122,6 +122,7 @@ func TestThresholdsInThePrecisionOfData(t *testing.T) {
 	}
 	for _, v := range r.Scores {
 		if v.ID != "brier_uncertainty" {
+			near(t, v.ID+" of members that are equal to the observation", v.Value, 0, 0)
 			continue
 		}
 		above := float64(5-slices.Index(thresholds, float64(v.Threshold))) / 6

@@ -377,6 +377,9 @@ func TestAddRefuses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if _, err := a.Result(significance.Bootstrap{}, nil); err == nil || !strings.Contains(err.Error(), "no dates") {
+		t.Errorf("a result of no dates: %v", err)
+	}
 	two := [][]float32{{1, 2}, {3, 4}}
 	obs := []float32{0, 0}
 	if err := a.Add(day(0), Reference{Obs: obs}, []Sample{{Members: two}}); err != nil {
