@@ -128,43 +128,72 @@ func TestClimate(t *testing.T) {
 	}
 }
 
+// drawnCalibration is the calibration of forecasts whose members or distribution are those of draws, shifted and wider, on 30 dates.
+func drawnCalibration(t *testing.T, r *rand.Rand, shift, width float64, members int) Calibration {
+	t.Helper()
+	s := System{Name: "raw", Provides: Members}
+	if members == 0 {
+		s.Provides = Mean | Spread
+	}
+	const points = 50
+	a, err := New(t850, Grid{Weights: field64(points, func(int) float64 { return 1 })}, []System{s}, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for k := range 30 {
+		x, y := draws(r, max(members, 1), points)
+		for _, f := range x.Members {
+			for p := range f {
+				f[p] = float32(shift + width*float64(f[p]))
+			}
+		}
+		if members == 0 {
+			x = Sample{Mean: field(points, func(int) float64 { return shift }), Spread: field(points, func(int) float64 { return width })}
+		}
+		if err := a.Add(day(7*k), Reference{Obs: y}, []Sample{x}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	res, err := a.Result(significance.Bootstrap{Resamples: 200}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(res.Calibration) != 1 {
+		t.Fatalf("%d histograms", len(res.Calibration))
+	}
+	return res.Calibration[0]
+}
+
+// TestFlat: a histogram is flat if nothing excludes it: neither the interval of its slope or convexity, nor the number of places outside
+// of their bands. Each of them alone excludes it.
+func TestFlat(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 4))
+	seen := map[string]int{}
+	for k := 0; k < 400 && len(seen) < 5; k++ {
+		shift, width := 0.16*(r.Float64()-0.5), math.Exp(0.3*(r.Float64()-0.5))
+		c := drawnCalibration(t, r, shift, width, 8*(k%2))
+		var against []string
+		for name, excluded := range map[string]bool{"falling": c.SlopeHigh < 0, "rising": c.SlopeLow > 0, "full middle": c.ConvexityHigh < 0, "full tails": c.ConvexityLow > 0, "places": c.Outside > c.Allowed} {
+			if excluded {
+				against = append(against, name)
+			}
+		}
+		if c.Flat != (len(against) == 0) {
+			t.Errorf("flat %v, but %v: %+v", c.Flat, against, c)
+		}
+		if len(against) == 1 {
+			seen[against[0]]++
+		}
+	}
+	if len(seen) != 5 {
+		t.Errorf("reasons that were seen alone: %v", seen)
+	}
+}
+
 // Histograms in words: of forecasts that are right, shifted, and too narrow or too wide.
 // Of 40 independent draws of right forecasts some 10 % are called not flat.
 func TestCalibrationInWords(t *testing.T) {
 	r := rand.New(rand.NewPCG(8, 9))
-	calibration := func(shift, width float64, members int) Calibration {
-		s := System{Name: "raw", Provides: Members}
-		if members == 0 {
-			s.Provides = Mean | Spread
-		}
-		const points = 50
-		a, err := New(t850, Grid{Weights: field64(points, func(int) float64 { return 1 })}, []System{s}, Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		for k := range 30 {
-			x, y := draws(r, max(members, 1), points)
-			for _, f := range x.Members {
-				for p := range f {
-					f[p] = float32(shift + width*float64(f[p]))
-				}
-			}
-			if members == 0 {
-				x = Sample{Mean: field(points, func(int) float64 { return shift }), Spread: field(points, func(int) float64 { return width })}
-			}
-			if err := a.Add(day(7*k), Reference{Obs: y}, []Sample{x}); err != nil {
-				t.Fatal(err)
-			}
-		}
-		res, err := a.Result(significance.Bootstrap{Resamples: 200}, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if len(res.Calibration) != 1 {
-			t.Fatalf("%d histograms", len(res.Calibration))
-		}
-		return res.Calibration[0]
-	}
 	for _, c := range []struct {
 		name             string
 		shift, width     float64
@@ -176,7 +205,7 @@ func TestCalibrationInWords(t *testing.T) {
 		{"too wide", 0, 1.4, "", "too_large"},
 	} {
 		for _, m := range []int{0, 8} {
-			got := calibration(c.shift, c.width, m)
+			got := drawnCalibration(t, r, c.shift, c.width, m)
 			if got.Flat || c.bias != "" && got.Bias != c.bias || c.dispersion != "" && got.Dispersion != c.dispersion {
 				t.Errorf("%s, %d members: %+v", c.name, m, got)
 			}
@@ -184,7 +213,7 @@ func TestCalibrationInWords(t *testing.T) {
 	}
 	flat := 0
 	for k := range 20 {
-		if calibration(0, 1, 8*(k%2)).Flat {
+		if drawnCalibration(t, r, 0, 1, 8*(k%2)).Flat {
 			flat++
 		}
 	}

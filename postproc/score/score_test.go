@@ -416,6 +416,21 @@ func TestAddRefuses(t *testing.T) {
 	}
 }
 
+// TestSkillScores: the scores that have a skill score are those with a natural zero that lower values approach, but for parts of others.
+func TestSkillScores(t *testing.T) {
+	var got []string
+	for _, s := range Table {
+		if s.hasSkillScore() {
+			got = append(got, s.ID)
+		}
+	}
+	want := []string{"crps_gauss", "crps_family", "crps_plain", "crps_fair", "crps_almost_fair", "crps_potential", "crps_above", "eecrps_gauss", "eecrps_plain", "rmse", "mae", "spread_rmse",
+		"interval_score_90", "quantile_score", "brier", "brier_fair", "rps", "rps_fair", "energy", "energy_fair", "variogram", "energy_time", "energy_time_fair", "variogram_time"}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q\nwant %q", got, want)
+	}
+}
+
 // Every score of the package must be in the table with all its words.
 func TestTableIsComplete(t *testing.T) {
 	seen := map[string]bool{}
