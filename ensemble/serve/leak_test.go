@@ -2,12 +2,10 @@ package serve
 
 import (
 	"bufio"
-	"fmt"
 	"io"
 	"math/rand/v2"
 	"net"
 	"net/http"
-	"os"
 	"runtime"
 	"runtime/pprof"
 	"strings"
@@ -15,6 +13,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/ensemble-weather/ensemble/internal/testfiles"
 )
 
 // TestServiceLeaksNothing: after requests of every kind, with clients that leave in the middle of theirs, a service has
@@ -35,7 +35,7 @@ func checkLeaks(t *testing.T, n int64) {
 	url, s, _ := answering(t, site(t), func(o *Options) { o.Service.MaxConnections = 4096 }) // the server keeps one for half a second after its end
 	from(t, "127.0.0.1", url).ok()                                                           // starts what starts once
 	until(t, "no connection but the first", func() bool { return s.limiter.open() <= 1 })
-	goroutines, descriptors := runtime.NumGoroutine(), openDescriptors(t)
+	goroutines, descriptors := runtime.NumGoroutine(), testfiles.Open(t)
 	const clients = 16
 	var sent atomic.Int64
 	var all sync.WaitGroup
@@ -71,11 +71,11 @@ func checkLeaks(t *testing.T, n int64) {
 	}
 	all.Wait()
 	begin := time.Now()
-	for runtime.NumGoroutine() > goroutines || openDescriptors(t) > descriptors {
+	for runtime.NumGoroutine() > goroutines || testfiles.Open(t) > descriptors {
 		if time.Sleep(20 * time.Millisecond); time.Since(begin) > patience {
 			var stacks strings.Builder
 			_ = pprof.Lookup("goroutine").WriteTo(&stacks, 1)
-			t.Fatalf("%d goroutines, before %d; %d descriptors, before %d\n%s", runtime.NumGoroutine(), goroutines, openDescriptors(t), descriptors, &stacks)
+			t.Fatalf("%d goroutines, before %d; %d descriptors, before %d\n%s", runtime.NumGoroutine(), goroutines, testfiles.Open(t), descriptors, &stacks)
 		}
 	}
 	s.limiter.mu.Lock()
@@ -83,14 +83,4 @@ func checkLeaks(t *testing.T, n int64) {
 	if len(s.limiter.silent) > 1 || len(s.limiter.peers) > 1 || s.limiter.waiting != 0 {
 		t.Errorf("the limiter keeps %d silent connections, %d addresses and %d waiting connections", len(s.limiter.silent), len(s.limiter.peers), s.limiter.waiting)
 	}
-}
-
-// openDescriptors counts those of this process.
-func openDescriptors(t testing.TB) int {
-	t.Helper()
-	all, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		t.Fatal(fmt.Errorf("descriptors: %w", err))
-	}
-	return len(all)
 }

@@ -59,6 +59,7 @@ var rows = []row{
 	{"internal/testgrib", nil},
 	{"internal/terminal", nil},
 	{"internal/testnetcdf", nil},
+	{"internal/testfiles", nil},
 	{"internal/testseed", nil},
 	{"internal/version", nil},
 	{"postproc/baseline", []string{"ensemble", "internal/scratch", "postproc/dist", "postproc/simd"}},

@@ -200,3 +200,21 @@ func TestPartialMessage(t *testing.T) {
 		t.Errorf("%d fields of damaged messages; of the sound one %+v", whole, idx.Fields)
 	}
 }
+
+// TestFaultOfAField: a message whose field cannot be read is a fault with its place, the fields of others are there. It is no message.
+func TestFaultOfAField(t *testing.T) {
+	m := message(24)
+	n := int64(len(m))
+	month := bytes.Clone(m)
+	month[16+14] = 13 // of the reference time, in section 1
+	idx := index(t, slices.Concat(m, month, m))
+	if len(idx.Messages) != 2 || len(idx.Fields) != 2 || len(idx.Faults) != 1 || len(idx.Junk) != 0 {
+		t.Fatalf("%d messages, %d fields, faults %v, junk %v", len(idx.Messages), len(idx.Fields), idx.Faults, idx.Junk)
+	}
+	if f := idx.Faults[0]; f.What != "invalid reference time" || f.Message != 2 || f.Offset != n {
+		t.Errorf("%+v", f)
+	}
+	if got := idx.Fields[1]; got.Message != 3 || got.Offset != 2*n {
+		t.Errorf("message %d at %d", got.Message, got.Offset)
+	}
+}

@@ -723,7 +723,7 @@ func TestJSONShape(t *testing.T) {
 		t.Errorf("without anything: %s, %v", raw, err)
 	}
 	var back Result
-	if err := json.Unmarshal(raw, &back); err != nil || !math.IsNaN(float64(back.Scores[0].CILow)) || math.Abs(float64(back.Scores[0].Value-r.Scores[0].Value)) > 1e-9 {
+	if err := json.Unmarshal(raw, &back); err != nil || !math.IsNaN(float64(back.Scores[0].CILow)) || !(math.Abs(float64(back.Scores[0].Value-r.Scores[0].Value)) <= 1e-9) {
 		t.Errorf("round trip: %v", err)
 	}
 }
