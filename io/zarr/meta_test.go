@@ -46,6 +46,8 @@ func TestOddMetadata3(t *testing.T) {
 		{document3(bytesCodec, `7`), "cannot unmarshal", false},
 		{document3(bytesCodec, bytesCodec+`,`+bytesCodec), `codec "bytes" is not supported`, true},
 		{document3(bytesCodec, bytesCodec+`,{"name": "transpose", "configuration": {"order": [1, 0]}}`), `codec "transpose" is not supported`, true},
+		{document3(bytesCodec, bytesCodec+`,{"name": "sharding_indexed", "configuration": {"chunk_shape": [2, 3]}}`), `codec "sharding_indexed" is not supported`, true},
+		{document3(bytesCodec, bytesCodec+`,{"name": "numcodecs.shuffle", "configuration": {"elementsize": "four"}}`), `its filter {"elementsize": "four"} is not understood`, true},
 		{document3(bytesCodec, bytesCodec+`,{"name": "lzma"}`), `codec "lzma" is not supported`, true},
 		{document3(bytesCodec, `{"name": "transpose", "configuration": {"order": "F"}},`+bytesCodec), "codec transpose is invalid", true},
 		{document3(bytesCodec, `{"name": "transpose", "configuration": {"order": [0, 0]}},`+bytesCodec), "order [0 0] for 2 axes", false},
@@ -274,7 +276,7 @@ func TestFillAttributes(t *testing.T) {
 // TestVariableNames: the path of an array in a group is its group and its name.
 func TestVariableNames(t *testing.T) {
 	for path, want := range map[string][2]string{"t": {"", "t"}, "g/t": {"g", "t"}, "g/h/t": {"g/h", "t"}} {
-		if v := (&Array{Path: path}).cfVariable(); v.Group != want[0] || v.Name != want[1] {
+		if v := (&Array{Path: path}).cfVariable(); v.Group != want[0] || v.Name != want[1] || v.Type == "string" {
 			t.Errorf("%s: group %q, name %q", path, v.Group, v.Name)
 		}
 	}

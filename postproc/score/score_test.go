@@ -416,6 +416,19 @@ func TestAddRefuses(t *testing.T) {
 	}
 }
 
+// TestPairsOfUnknown: a system that there is not has no pair with another.
+func TestPairsOfUnknown(t *testing.T) {
+	a := random(t, 1, 3, 0.5)
+	if n := len(a.Pairs("damped", "raw")); n == 0 {
+		t.Error("no pairs")
+	}
+	for _, names := range [][2]string{{"damped", "none"}, {"none", "raw"}, {"none", "none"}} {
+		if pairs := a.Pairs(names[0], names[1]); len(pairs) > 0 {
+			t.Errorf("%v: %v", names, pairs)
+		}
+	}
+}
+
 // TestSkillScores: the scores that have a skill score are those with a natural zero that lower values approach, but for parts of others.
 func TestSkillScores(t *testing.T) {
 	var got []string
