@@ -372,6 +372,55 @@ func TestOthersEachFault(t *testing.T) {
 	}
 }
 
+// TestUnreadableFolder: a folder of checkpoints that cannot be listed is an error, not one without checkpoints, from which a run would begin again.
+func TestUnreadableFolder(t *testing.T) {
+	root := filepath.Join(t.TempDir(), "checkpoints")
+	save(t, root, 7)
+	_, restore := faultfs.Use(faultfs.Fault{N: 1, Of: []faultfs.Kind{faultfs.ReadDir}, Err: unix.EIO})
+	c, _, err := LoadLatest(root)
+	restore()
+	if c != nil || !errors.Is(err, unix.EIO) {
+		t.Errorf("%v, %v", c, err)
+	}
+	if c, _, err := LoadLatest(filepath.Join(root, "none")); c != nil || err != nil {
+		t.Errorf("without a folder: %v, %v", c, err)
+	}
+}
+
+// TestBranchKeepsBest: if BEST names a later checkpoint and cannot be removed, that is an error: it would name one that is set aside.
+func TestBranchKeepsBest(t *testing.T) {
+	root := filepath.Join(t.TempDir(), "checkpoints")
+	save(t, root, 100)
+	save(t, root, 200)
+	if err := MarkBest(root, 200); err != nil {
+		t.Fatal(err)
+	}
+	_, restore := faultfs.Use(faultfs.Fault{N: 1, Of: []faultfs.Kind{faultfs.Remove}, At: func(op faultfs.Operation) bool { return filepath.Base(op.Path) == bestFile }, Err: unix.EIO})
+	_, err := Branch(root, 100)
+	restore()
+	if exit.CodeOf(err) != exit.IO {
+		t.Errorf("%v, want exit 74", err)
+	}
+}
+
+// TestDataAreAligned: the data of a file begin at a multiple of eight bytes, whatever the length of names.
+func TestDataAreAligned(t *testing.T) {
+	for n := range 9 {
+		path := filepath.Join(t.TempDir(), "a.safetensors")
+		if err := WriteFile(path, []Tensor{{Name: strings.Repeat("x", n+1), Shape: []int{1}, Data: []float32{1}}}, nil); err != nil {
+			t.Fatal(err)
+		}
+		f, err := Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if at := f.header.data; at%8 != 0 {
+			t.Errorf("a name of %d bytes: data at byte %d", n+1, at)
+		}
+		f.Close()
+	}
+}
+
 // TestNewRootIsSynced: a new folder of checkpoints whose name may not survive a power failure is an error.
 func TestNewRootIsSynced(t *testing.T) {
 	_, restore := faultfs.Use(faultfs.Fault{N: 1, Of: []faultfs.Kind{faultfs.SyncDir}, Err: unix.EIO})

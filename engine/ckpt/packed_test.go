@@ -1,6 +1,7 @@
 package ckpt
 
 import (
+	"errors"
 	"math"
 	"os"
 	"path/filepath"
@@ -8,7 +9,10 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/faultfs"
 )
 
 // TestPacked: packed tensors are restored bit for bit, all at once or one by one. Tensors that
@@ -98,6 +102,35 @@ func TestPacked(t *testing.T) {
 	a, _ := os.ReadFile(plain)
 	if b, _ := os.ReadFile(packed); string(a) != string(b) {
 		t.Error("a file without zeros is another one")
+	}
+}
+
+// TestPackedReadErrors: a bitmap or values that the disk does not give are an error, and the file can be read afterwards.
+func TestPackedReadErrors(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "w.safetensors")
+	if err := WriteFile(path, []Tensor{{"w#bitmap", []int{1}, []uint8{5}}, {"w#values", []int{2}, []float32{1, 2}}}, map[string]string{"shape of w": "[4]"}); err != nil {
+		t.Fatal(err)
+	}
+	reads := 0
+	for round := range faultfs.Rounds(faultfs.Fault{Of: []faultfs.Kind{faultfs.Read}, Err: unix.EIO}, 1) {
+		into := make([]float32, 4)
+		hit, err := round.Run(t, func() error {
+			f, err := Open(path)
+			if err != nil {
+				return err
+			}
+			return errors.Join(f.Float32(into, "w"), f.Close())
+		})
+		if hit != nil {
+			if reads++; !errors.Is(err, unix.EIO) {
+				t.Errorf("read %d fails: %v", reads, err)
+			}
+		} else if err != nil || !reflect.DeepEqual(into, []float32{1, 0, 2, 0}) {
+			t.Errorf("%v, %v", into, err)
+		}
+	}
+	if reads < 3 { // header, bitmap, values
+		t.Errorf("%d reads", reads)
 	}
 }
 
