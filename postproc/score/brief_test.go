@@ -245,7 +245,8 @@ func TestDatesText(t *testing.T) {
 		return briefCase{lead: fmt.Sprintf("%dh%g", n, independent), n: n, independent: independent, baseline: math.NaN()}
 	}
 	for want, cases := range map[string][]briefCase{
-		"": {of(51, 40), of(60, 31)},
+		"": {of(51, 40), of(60, 31), of(15, 8)},
+		"The scores of neighbouring dates are alike (correlation 0.85): 15 dates carry as much information as about 7 independent ones. The interval is wide; verify more dates.":                       {of(15, 7)},
 		"The scores of neighbouring dates are alike (correlation 0.85): 51 dates carry as much information as about 4 independent ones. The interval is wide; verify more dates.":                       {of(51, 3.8)},
 		"The scores of neighbouring dates are alike (correlation 0.85): 51 dates carry as much information as about 1 independent one. The interval is wide; verify more dates.":                        {of(51, 0.4)},
 		"The scores of neighbouring dates are alike (correlation 0.85): 51 dates carry as much information as about 4 to 9 independent ones. Intervals are wide; verify more dates.":                    {of(51, 3.8), of(51, 9.3)},
@@ -378,6 +379,11 @@ func TestMainScores(t *testing.T) {
 	if got, want := rows(), "network crps_plain 0.6; raw5 crps_plain 1.1; raw10 crps_plain 1; "; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
+	slices.Reverse(r.Scores) // whatever their order
+	if got, want := rows(), "network crps_plain 0.6; raw10 crps_plain 1; raw5 crps_plain 1.1; "; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	slices.Reverse(r.Scores)
 	spread := r.Scores[1] // of the network, which has no CRPS now
 	spread.ID, spread.Value = SpreadRMSE.ID, 0.2
 	r.Scores = append(slices.DeleteFunc(r.Scores, func(v Value) bool { return v.System == "network" && (v.ID == CRPSGauss.ID || v.ID == CRPSPlain.ID) }), spread)
