@@ -391,6 +391,19 @@ func TestBoxes(t *testing.T) {
 	}
 }
 
+// TestParseBoxes: several regions are read in their order; a name that another one or the whole area has is refused, as is one that is none.
+func TestParseBoxes(t *testing.T) {
+	boxes, err := ParseBoxes([]string{"tropics", "alps=43:49:5:17"})
+	if err != nil || len(boxes) != 2 || boxes[0] != NamedBoxes[1] || boxes[1] != (Box{"alps", 43, 49, 5, 17}) {
+		t.Errorf("%v, %v", boxes, err)
+	}
+	for want, texts := range map[string][]string{`has the name "alps"`: {"alps=43:49:5:17", "alps=0:1:0:1"}, `has the name "all"`: {Everywhere + "=0:1:0:1"}, `unknown region "moon"`: {"tropics", "moon"}} {
+		if boxes, err := ParseBoxes(texts); boxes != nil || err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, %v", texts, boxes, err)
+		}
+	}
+}
+
 // TestNamedBoxes: the regions have the published bounds, which belong to them: WMO-No. 485 for the extratropics and tropics, the
 // ECMWF scorecards for the others.
 func TestNamedBoxes(t *testing.T) {

@@ -549,6 +549,15 @@ func TestFewestMembers(t *testing.T) {
 			t.Errorf("%s of %d members is accepted", s.ID, s.MinMembers-1)
 		}
 	}
+	var one []string // scores of a single member: those without its spread and without distances between members
+	for _, s := range Table {
+		if s.MinMembers == 1 {
+			one = append(one, s.ID)
+		}
+	}
+	if want := []string{"crps_plain", "crps_reliability", "crps_potential", "eecrps_plain", "efi_ens10", "rank_flatness", "fss", "fss_useful", "energy", "variogram", "energy_time", "variogram_time"}; !slices.Equal(one, want) {
+		t.Errorf("scores of one member %q, want %q", one, want)
+	}
 }
 
 // TestPartsAreSet: each score computes all of the quantities that are averaged for it, for ensembles and distributions. Those that it does
