@@ -220,8 +220,12 @@ func TestCouplingTable(t *testing.T) {
 	if s.Rows[0][0] != "independence" || s.Rows[1][0] != "independence 5" {
 		t.Errorf("tests %q and %q", s.Rows[0][0], s.Rows[1][0])
 	}
-	if got := r.dependentSystems(); !slices.Equal(got, []string{"b"}) {
-		t.Errorf("dependent: %q", got)
+	if got := r.dependentSystems(); !slices.Equal(got, []string{"b"}) || len(s.Notes) == 0 {
+		t.Errorf("dependent: %q, notes %q", got, s.Notes)
+	}
+	passed := &Result{Coupling: r.Coupling[:1]}
+	if s := passed.couplingSection("95 % low"); len(s.Notes) > 0 {
+		t.Errorf("of independent members: %q", s.Notes)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"reflect"
 	"runtime"
 	"slices"
 	"strings"
@@ -797,4 +798,35 @@ func BenchmarkAdd(b *testing.B) {
 		k++
 	}
 	b.ReportMetric(float64(points*members*b.N)/b.Elapsed().Seconds()/1e6, "Mmembers/s")
+}
+
+// TestAppend: each list of another target is added, but for periods and trends, which are computed of all targets at once; the longest block counts.
+func TestAppend(t *testing.T) {
+	filled := func(block int) *Result {
+		r := &Result{Bootstrap: significance.Bootstrap{BlockLength: block}}
+		v := reflect.ValueOf(r).Elem()
+		for i := range v.NumField() {
+			if f := v.Field(i); f.Kind() == reflect.Slice {
+				f.Set(reflect.MakeSlice(f.Type(), 1, 1))
+			}
+		}
+		return r
+	}
+	for _, blocks := range [][2]int{{2, 5}, {5, 2}} {
+		r := filled(blocks[0])
+		r.Append(filled(blocks[1]))
+		if r.Bootstrap.BlockLength != 5 {
+			t.Errorf("blocks of %d and %d dates: %d", blocks[0], blocks[1], r.Bootstrap.BlockLength)
+		}
+		v := reflect.ValueOf(r).Elem()
+		for i := range v.NumField() {
+			name, want := v.Type().Field(i).Name, 2
+			if name == "Periods" || name == "Trends" {
+				want = 1
+			}
+			if f := v.Field(i); f.Kind() == reflect.Slice && f.Len() != want {
+				t.Errorf("%s has %d elements, want %d", name, f.Len(), want)
+			}
+		}
+	}
 }
