@@ -425,3 +425,68 @@ func TestJournal(t *testing.T) {
 		}
 	}
 }
+
+// TestEachFileOfShards: whatever is written to the journal or read back of a shard fails, it is an error with exit 74, and the same command
+// completes the store.
+func TestEachFileOfShards(t *testing.T) {
+	p, _ := plan(Int16, 2)
+	o := sizes(p)
+	o.Workers = 1
+	fresh := t.TempDir()
+	write(t, fresh, p, o)
+	want := digests(t, fresh)
+	for name, f := range map[string]faultfs.Fault{
+		"written to the journal": {Of: faultfs.Changing, At: func(op faultfs.Operation) bool { return strings.Contains(op.Path, journalDir+"/.0") }}, // temporary names
+		"read of a shard":        {Of: []faultfs.Kind{faultfs.Read}, At: func(op faultfs.Operation) bool { return strings.Contains(op.Path, shardDir+"/") }},
+	} {
+		f.Err = unix.EIO
+		rounds := 0
+		for round := range faultfs.Rounds(f, 1) {
+			dir := t.TempDir()
+			hit, err := round.Run(t, func() error { _, err := Write(context.Background(), dir, p, o); return err })
+			if hit == nil {
+				break
+			}
+			if rounds++; exit.CodeOf(err) != exit.IO && !(hit.Kind == faultfs.Remove && err == nil) {
+				t.Errorf("%s: %s of %s fails: %v", name, hit.Kind, hit.Path, err)
+			}
+			write(t, dir, p, o)
+			if got := digests(t, dir); got != want {
+				t.Errorf("%s: %s of %s fails: then\n%s\nwant\n%s", name, hit.Kind, hit.Path, got, want)
+			}
+		}
+		if rounds == 0 {
+			t.Errorf("nothing is %s", name)
+		}
+	}
+}
+
+// TestCompleteReplacementOfAnother: a complete store that a killed writer has left to take the place of another one is used by the same
+// command only.
+func TestCompleteReplacementOfAnother(t *testing.T) {
+	old, _ := plan(Int16, 7)
+	killed, _ := plan(BFloat16, 4)
+	p, _ := plan(Float32, 4)
+	for _, same := range []bool{true, false} {
+		dir := filepath.Join(t.TempDir(), "store")
+		write(t, dir, old, sizes(old))
+		_, beside, _, err := (&writer{out: dir}).replacements()
+		if err != nil {
+			t.Fatal(err)
+		}
+		write(t, beside, killed, sizes(killed))
+		next := p
+		if same {
+			next = killed
+		}
+		o := sizes(next)
+		o.Overwrite = true
+		r, err := Write(context.Background(), dir, next, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if reused := r.Reused > 0; reused != same || open(t, dir, OpenOptions{}).Storage != next.Storage {
+			t.Errorf("the same %v: %d shards of the killed writer are used, and the store has %v", same, r.Reused, open(t, dir, OpenOptions{}).Storage)
+		}
+	}
+}
