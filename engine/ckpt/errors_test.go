@@ -221,6 +221,9 @@ func TestHeaders(t *testing.T) {
 		{header("x", 0), "header length 1 exceeds the file of 9 bytes"},
 		{header(`{"__metadata__":{"k":"1"},"__metadata__":{"k":"2"}}`, 0), "tensor is listed twice"},
 		{header(`{"__metadata__":{"k":"1","k":"2"}}`, 0), "is given twice"},
+		{header(`{a`, 1), "not valid JSON"},
+		{header(`{"a":{7}}`, 1), "not valid JSON"},
+		{header(`["a"]`, 1), "want an object"},
 	} {
 		path := filepath.Join(t.TempDir(), "x.st")
 		if err := os.WriteFile(path, c.raw, 0o644); err != nil {
@@ -244,6 +247,15 @@ func (s sparse) ReadAt(p []byte, at int64) (int, error) {
 		return 0, errors.New("read behind the beginning")
 	}
 	return copy(p, s[at:]), nil
+}
+
+// TestFileKind: what is no file is named.
+func TestFileKind(t *testing.T) {
+	for mode, want := range map[os.FileMode]string{os.ModeDir | 0o755: "folder", os.ModeNamedPipe | 0o644: "pipe", os.ModeDevice | os.ModeCharDevice | 0o644: "device", os.ModeSocket | 0o644: "special file"} {
+		if got := fileKind(mode); got != want {
+			t.Errorf("%v: %s, want %s", mode, got, want)
+		}
+	}
 }
 
 // TestHeaderLimit: a header of more than 100 MB is refused before it is read, one of 100 MB is not refused for its length.
