@@ -223,7 +223,10 @@ func TestHeaders(t *testing.T) {
 		{header(`{"__metadata__":{"k":"1","k":"2"}}`, 0), "is given twice"},
 		{header(`{a`, 1), "not valid JSON"},
 		{header(`{"a":{7}}`, 1), "not valid JSON"},
-		{header(`["a"]`, 1), "want an object"},
+		{header(`["a"]`, 1), "does not begin with {"},
+		{header(`{"a":[1]}`, 1), "want an object"},
+		{header(`{"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}`, 1), "not valid JSON"},
+		{header(`{"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]`, 1), "not valid JSON"},
 	} {
 		path := filepath.Join(t.TempDir(), "x.st")
 		if err := os.WriteFile(path, c.raw, 0o644); err != nil {
@@ -247,6 +250,40 @@ func (s sparse) ReadAt(p []byte, at int64) (int, error) {
 		return 0, errors.New("read behind the beginning")
 	}
 	return copy(p, s[at:]), nil
+}
+
+// TestEmptyTensors: tensors without elements lie between others, in any order of the header.
+func TestEmptyTensors(t *testing.T) {
+	entries := []string{`"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]}`, `"e":{"dtype":"U8","shape":[0],"data_offsets":[4,4]}`, `"b":{"dtype":"U8","shape":[4],"data_offsets":[4,8]}`}
+	for _, order := range [][]int{{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}} {
+		text := "{" + entries[order[0]] + "," + entries[order[1]] + "," + entries[order[2]] + "}"
+		raw := slices.Concat(binary.LittleEndian.AppendUint64(nil, uint64(len(text))), []byte(text), make([]byte, 8))
+		if h, err := ReadHeader(bytes.NewReader(raw), int64(len(raw))); err != nil || len(h.Entries) != 3 {
+			t.Errorf("order %v: %v", order, err)
+		}
+	}
+}
+
+// TestGuardedSave: the newest checkpoint gets its name within the guard, which says whether this process may still write; without it the
+// checkpoint before stays the newest.
+func TestGuardedSave(t *testing.T) {
+	root := filepath.Join(t.TempDir(), "checkpoints")
+	save(t, root, 7)
+	lost := errors.New("the lease is lost")
+	if _, err := Save(root, meta(8), sample(), func(func() error) error { return lost }); !errors.Is(err, lost) {
+		t.Errorf("got %v", err)
+	}
+	if step, _ := Latest(root); step != 7 || slices.Contains(folders(t, root), Name(8)) {
+		t.Errorf("LATEST is %d of %q", step, folders(t, root))
+	}
+	var within uint64
+	if _, err := Save(root, meta(8), sample(), func(publish func() error) error {
+		err := publish()
+		within, _ = Latest(root)
+		return err
+	}); err != nil || within != 8 {
+		t.Errorf("LATEST is %d within the guard, %v", within, err)
+	}
 }
 
 // TestFileKind: what is no file is named.
