@@ -171,8 +171,8 @@ func TestManifestOfAPublication(t *testing.T) {
 
 // TestContentsOfOthers: fields of a manifest that are not written as this program writes them are passed over.
 func TestContentsOfOthers(t *testing.T) {
-	m := &product.Manifest{Fields: []string{"t 850hPa 48h", "", "t 850hPa soon spread", "t 850hPa 48h quantile 0.1"}}
-	if kinds, leads := m.Contents(); !reflect.DeepEqual(kinds, []product.Kind{product.Quantile}) || !reflect.DeepEqual(leads, []ensemble.Lead{testLead}) {
+	m := &product.Manifest{Fields: []string{"t 850hPa 48h", "", "t 850hPa soon spread", "t 850hPa 48h quantile 0.1", "t 850hPa 24h quantile 0.1"}}
+	if kinds, leads := m.Contents(); !reflect.DeepEqual(kinds, []product.Kind{product.Quantile}) || !reflect.DeepEqual(leads, []ensemble.Lead{testLead / 2, testLead}) {
 		t.Errorf("kinds %v, leads %v", kinds, leads)
 	}
 }
@@ -210,6 +210,37 @@ func TestKindsOfSources(t *testing.T) {
 // directory then has whole products or no manifest, the next command replaces them, and the file stays. (Every operation:
 // TestLongFault21FileByFile.)
 func TestFault21FileByFile(t *testing.T) { replaceFileByFile(t, 3) }
+
+// TestUnopenedFolder: a directory of products, or the stage of the new ones, that cannot be opened to replace file by file is an error, and the old products stay.
+func TestUnopenedFolder(t *testing.T) {
+	dir, replace := replaceable(t)
+	if err := errors.Join(replace(), os.WriteFile(filepath.Join(dir, "note.txt"), nil, 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	failed := 0
+	for round := range faultfs.Rounds(faultfs.Fault{Of: []faultfs.Kind{faultfs.Open}, At: func(op faultfs.Operation) bool {
+		st, err := os.Stat(op.Path)
+		return err == nil && st.IsDir() && op.Path != filepath.Dir(dir) // which the lease locks where it can
+	}, Err: unix.EIO}, 1) {
+		op, err := round.Run(t, replace)
+		if op == nil {
+			break
+		}
+		if failed++; !errors.Is(err, unix.EIO) {
+			t.Errorf("%s of %s fails: %v", op.Kind, op.Path, err)
+		}
+		m, err := product.ReadManifest(dir)
+		if err == nil {
+			err = m.Verify(dir)
+		}
+		if err != nil {
+			t.Errorf("%s of %s fails: the products %v", op.Kind, op.Path, err)
+		}
+	}
+	if failed < 2 { // both folders
+		t.Errorf("%d folders were opened", failed)
+	}
+}
 
 // replaceFileByFile makes one of every operations fail, the first of which the seed selects.
 func replaceFileByFile(t *testing.T, every int) {

@@ -101,6 +101,31 @@ func TestPublish(t *testing.T) {
 	}
 }
 
+// TestPublishAtStations: beside the fields of the grid, those of stations are published at each lead, as NetCDF and as a table.
+func TestPublishAtStations(t *testing.T) {
+	p := testProduct(globe(ensemble.SourceOrder{}))
+	places := []ensemble.Station{{ID: "1", Lat: 50, Lon: 10}, {ID: "2", Lat: -30, Lon: 20}}
+	q := *p
+	q.Grid, q.Locations, q.Fields = ensemble.StationGrid(places), places, nil
+	for _, lead := range []ensemble.Lead{testLead / 2, testLead} {
+		q.Fields = append(q.Fields, product.Field{Variable: "t", Level: ensemble.PressureLevel(850), Lead: lead, Kind: product.Mean, Values: []float32{1, 2}})
+	}
+	p.AtStations = &q
+	root := filepath.Join(t.TempDir(), "products")
+	m, _ := publish(t, root, p, product.Publication{Formats: []product.Format{product.NetCDF}})
+	var got []string
+	for _, f := range m.Outputs {
+		got = append(got, f.Path)
+	}
+	want := []string{"2026010100_024h_stations.csv", "2026010100_024h_stations.nc", "2026010100_048h.nc", "2026010100_048h_stations.csv", "2026010100_048h_stations.nc"}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("outputs %v, want %v", got, want)
+	}
+	if err := m.Verify(filepath.Join(root, "2026010100")); err != nil {
+		t.Error(err)
+	}
+}
+
 // The same product gives the same bytes, at another time and with its fields in
 // another order; with SOURCE_DATE_EPOCH also the same manifest.
 func TestPublishIsReproducible(t *testing.T) {

@@ -48,6 +48,7 @@ func TestOddMetadata3(t *testing.T) {
 		{document3(bytesCodec, bytesCodec+`,{"name": "transpose", "configuration": {"order": [1, 0]}}`), `codec "transpose" is not supported`, true},
 		{document3(bytesCodec, bytesCodec+`,{"name": "sharding_indexed", "configuration": {"chunk_shape": [2, 3]}}`), `codec "sharding_indexed" is not supported`, true},
 		{document3(bytesCodec, bytesCodec+`,{"name": "numcodecs.shuffle", "configuration": {"elementsize": "four"}}`), `its filter {"elementsize": "four"} is not understood`, true},
+		{document3(bytesCodec, `{"name": "sharding_indexed", "configuration": {"chunk_shape": [2, 2]}}`), "chunks [2 2] do not divide shards [2 3]", false},
 		{document3(bytesCodec, bytesCodec+`,{"name": "lzma"}`), `codec "lzma" is not supported`, true},
 		{document3(bytesCodec, `{"name": "transpose", "configuration": {"order": "F"}},`+bytesCodec), "codec transpose is invalid", true},
 		{document3(bytesCodec, `{"name": "transpose", "configuration": {"order": [0, 0]}},`+bytesCodec), "order [0 0] for 2 axes", false},
