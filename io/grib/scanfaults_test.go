@@ -3,8 +3,10 @@ package grib
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"io"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -161,6 +163,41 @@ func TestReadErrors(t *testing.T) {
 	m := message(24)
 	if res, err := Scan(context.Background(), bytes.NewReader(m[:40]), int64(len(m))); err == nil && len(res.Faults) == 0 || err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Errorf("%+v, %v", res, err)
+	}
+}
+
+// onceBroken fails in one call.
+type onceBroken struct {
+	*bytes.Reader
+	calls, at int
+}
+
+func (r *onceBroken) ReadAt(p []byte, off int64) (int, error) {
+	if r.calls++; r.calls == r.at {
+		return 0, errBroken
+	}
+	return r.Reader.ReadAt(p, off)
+}
+
+// TestOneReadError: an error of any one read is returned, also if the next read succeeds, but for reads that look whether a gap is padding,
+// which make no difference here.
+func TestOneReadError(t *testing.T) {
+	large := message(24)
+	large = slices.Concat(large[:8], binary.BigEndian.AppendUint64(nil, 100000), large[16:len(large)-4], make([]byte, 100000-len(large)), large[len(large)-4:]) // with a gap that is not read
+	b := slices.Concat([]byte("....."), bytes.Repeat(message(24), 3), large, bytes.Repeat([]byte{'.'}, 3*maxRead), message(24))
+	want := scanned(t, b)
+	for at := 1; ; at++ {
+		r := &onceBroken{Reader: bytes.NewReader(b), at: at}
+		got, err := Scan(context.Background(), r, int64(len(b)))
+		if r.calls < at {
+			if at < 5 {
+				t.Errorf("%d reads", at-1)
+			}
+			return
+		}
+		if !errors.Is(err, errBroken) && (err != nil || !reflect.DeepEqual(got, want)) {
+			t.Errorf("read %d fails: %v", at, err)
+		}
 	}
 }
 
