@@ -16,6 +16,7 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/faultfs"
 	"github.com/ensemble-weather/ensemble/internal/manifest"
+	"github.com/ensemble-weather/ensemble/internal/testfiles"
 )
 
 // folders lists the names below root.
@@ -235,6 +236,19 @@ func TestHeaders(t *testing.T) {
 		if f, err := Open(path); f != nil || exit.CodeOf(err) != exit.BadData || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%v, %v, want exit 65 with %q", f, err, c.want)
 		}
+	}
+	bad := filepath.Join(t.TempDir(), "bad.st")
+	if err := os.WriteFile(bad, make([]byte, 8), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if n := testfiles.Left(t, func() {
+		for range 20 {
+			if f, err := Open(bad); err == nil {
+				f.Close()
+			}
+		}
+	}); n > 5 { // other tests may open some meanwhile
+		t.Errorf("%d files stay open", n)
 	}
 	h, err := ReadHeader(bytes.NewReader(header("{}", 0)), 10)
 	if err != nil || len(h.Entries) > 0 {
