@@ -300,6 +300,20 @@ func TestGuardedSave(t *testing.T) {
 	}
 }
 
+// TestUnencodableState: a state that is no JSON is an error, and no checkpoint is made.
+func TestUnencodableState(t *testing.T) {
+	root := filepath.Join(t.TempDir(), "checkpoints")
+	save(t, root, 7)
+	m := meta(8)
+	m.State = json.RawMessage("{")
+	if dir, err := Save(root, m, sample(), nil); err == nil {
+		t.Errorf("saved in %q", dir)
+	}
+	if step, _ := Latest(root); step != 7 || slices.Contains(folders(t, root), Name(8)) {
+		t.Errorf("LATEST is %d of %q", step, folders(t, root))
+	}
+}
+
 // TestFileKind: what is no file is named.
 func TestFileKind(t *testing.T) {
 	for mode, want := range map[os.FileMode]string{os.ModeDir | 0o755: "folder", os.ModeNamedPipe | 0o644: "pipe", os.ModeDevice | os.ModeCharDevice | 0o644: "device", os.ModeSocket | 0o644: "special file"} {

@@ -32,6 +32,33 @@ func replaceable(t *testing.T) (dir string, replace func() error) {
 	}
 }
 
+// TestReplaceWithoutExchange: where folders cannot be exchanged, products are replaced file by file, and nothing else is left.
+func TestReplaceWithoutExchange(t *testing.T) {
+	dir, replace := replaceable(t)
+	if err := errors.Join(replace(), os.WriteFile(filepath.Join(dir, manifest.SumsName), nil, 0o644)); err != nil { // of the old ones
+		t.Fatal(err)
+	}
+	_, restore := faultfs.Use(faultfs.Fault{N: 1, Times: -1, Of: []faultfs.Kind{faultfs.Exchange}, Err: errors.ErrUnsupported})
+	err := replace()
+	restore()
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := product.ReadManifest(dir)
+	if err == nil {
+		err = m.Verify(dir)
+	}
+	if err != nil {
+		t.Error(err)
+	}
+	if sums, err := os.ReadFile(filepath.Join(dir, manifest.SumsName)); err != nil || len(sums) == 0 {
+		t.Errorf("the old sums stay: %v", err)
+	}
+	if left, err := os.ReadDir(filepath.Dir(dir)); err != nil || len(left) != 1 {
+		t.Errorf("beside the products: %v, %v", left, err)
+	}
+}
+
 // TestFault21: an error at any operation while products are replaced leaves the old ones or the new ones, whole and without any
 // other file: a temporary one would be taken for a file of others, which must stay, so that later products could no longer be
 // replaced in one step.
