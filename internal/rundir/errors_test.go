@@ -39,6 +39,26 @@ func run(t *testing.T, dir, identity string) {
 	}
 }
 
+// TestRenewCloses: the events of a run that goes on are copied, and the old file is closed.
+func TestRenewCloses(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "events")
+	if err := os.WriteFile(path, []byte("one\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if n := testfiles.Left(t, func() {
+		for range 20 {
+			if err := renew(path); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}); n > 5 { // other tests may open some meanwhile
+		t.Errorf("%d files stay open", n)
+	}
+	if text, err := os.ReadFile(path); err != nil || string(text) != "one\n" {
+		t.Errorf("%q, %v", text, err)
+	}
+}
+
 // TestEachOperation: whatever operation of a run's begin fails, the run begins, or it is an error with exit 73 or 74, no file stays open, and
 // the same command succeeds afterwards.
 func TestEachOperation(t *testing.T) {
