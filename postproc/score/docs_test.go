@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-var update = flag.Bool("update", false, "write docs/verification.md again")
+var update = flag.Bool("update", false, "write docs/verification.md, testdata/recorded.txt and testdata/report.txt again")
 
 // docs/verification.md lists the table as it is.
 func TestDocs(t *testing.T) {
