@@ -278,7 +278,7 @@ func TestEmptyTensors(t *testing.T) {
 	}
 }
 
-// TestGuardedSave: the newest checkpoint gets its name within the guard, which says whether this process may still write; without it the
+// TestGuardedSave: the newest checkpoint gets its name within the guard, which states whether this process may still write; without it the
 // checkpoint before stays the newest.
 func TestGuardedSave(t *testing.T) {
 	root := filepath.Join(t.TempDir(), "checkpoints")
