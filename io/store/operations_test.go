@@ -426,9 +426,9 @@ func TestJournal(t *testing.T) {
 	}
 }
 
-// TestEachFileOfShards: whatever is written to the journal or read back of a shard fails, it is an error with exit 74, and the same command
-// completes the store.
-func TestEachFileOfShards(t *testing.T) {
+// TestEachFile: whatever is written to the journal or beside the shards, or read back of a shard or the index, fails, it is an error with
+// exit 74, and the same command completes the store.
+func TestEachFile(t *testing.T) {
 	p, _ := plan(Int16, 2)
 	o := sizes(p)
 	o.Workers = 1
@@ -437,7 +437,11 @@ func TestEachFileOfShards(t *testing.T) {
 	want := digests(t, fresh)
 	for name, f := range map[string]faultfs.Fault{
 		"written to the journal": {Of: faultfs.Changing, At: func(op faultfs.Operation) bool { return strings.Contains(op.Path, journalDir+"/.0") }}, // temporary names
-		"read of a shard":        {Of: []faultfs.Kind{faultfs.Read}, At: func(op faultfs.Operation) bool { return strings.Contains(op.Path, shardDir+"/") }},
+		"written beside the shards": {Of: faultfs.Changing, At: func(op faultfs.Operation) bool {
+			return !strings.Contains(op.Path, shardDir) && !strings.Contains(op.Path, journalDir) && !strings.Contains(op.Path, "run.lock") && (op.Kind == faultfs.Write || op.Kind == faultfs.Rename)
+		}},
+		"read of the index": {Of: []faultfs.Kind{faultfs.Open, faultfs.Read}, At: func(op faultfs.Operation) bool { return filepath.Base(op.Path) == indexName }},
+		"read of a shard":   {Of: []faultfs.Kind{faultfs.Read}, At: func(op faultfs.Operation) bool { return strings.Contains(op.Path, shardDir+"/") }},
 	} {
 		f.Err = unix.EIO
 		rounds := 0
