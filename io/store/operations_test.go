@@ -494,3 +494,34 @@ func TestCompleteReplacementOfAnother(t *testing.T) {
 		}
 	}
 }
+
+// TestNoRoomAtAll: a store that exceeds the free space is refused before its first shard is written.
+func TestNoRoomAtAll(t *testing.T) {
+	p, _ := plan(Float32, 1)
+	g := &ensemble.Grid{Kind: ensemble.RegularLatLon, NX: 720, NY: 361, Source: ensemble.SourceOrder{ScanningMode: -1}}
+	for j := range g.NY {
+		g.Lat = append(g.Lat, 90-float64(j)/2)
+	}
+	for i := range g.NX {
+		g.Lon = append(g.Lon, float64(i)/2)
+	}
+	p.Grid = g
+	for k := range 1 << 18 { // of 40 MB each
+		p.Inits = append(p.Inits, ensemble.InitAt(p.Inits[0].Add(time.Duration(k+1)*time.Hour)))
+	}
+	dir := t.TempDir()
+	if _, err := Write(context.Background(), dir, p, Options{}); exit.CodeOf(err) != exit.IO || !strings.Contains(err.Error(), "nothing was written") {
+		t.Errorf("got %v", err)
+	}
+	if shards, err := filepath.Glob(filepath.Join(dir, shardDir, "*")); err != nil || len(shards) > 0 {
+		t.Errorf("shards %v, %v", shards, err)
+	}
+}
+
+// TestRowsOfBands: without a size bands have as many rows as their headers need to be small, here all.
+func TestRowsOfBands(t *testing.T) {
+	p, _ := plan(Float32, 2)
+	if r := write(t, t.TempDir(), p, Options{}); r.Meta.BandRows != p.Grid.NY {
+		t.Errorf("%d rows, want %d", r.Meta.BandRows, p.Grid.NY)
+	}
+}
