@@ -525,3 +525,31 @@ func TestRowsOfBands(t *testing.T) {
 		t.Errorf("%d rows, want %d", r.Meta.BandRows, p.Grid.NY)
 	}
 }
+
+// TestLostLease: a writer whose lease another process took, as if this one had been suspended, writes no further shard and no description: the
+// folder is that of the other one.
+func TestLostLease(t *testing.T) {
+	p, _ := plan(Int16, 7)
+	for name, shard := range map[string]int{"behind the first shard": 1, "behind the last shard": 3} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			o := sizes(p)
+			o.Workers = 1
+			o.Progress = func(done, all int) {
+				if done != shard {
+					return
+				}
+				if err := os.WriteFile(filepath.Join(dir, "run.lock"), []byte(`{"host":"other","pid":3,"token":"t"}`), 0o644); err != nil {
+					t.Error(err)
+				}
+			}
+			if _, err := Write(context.Background(), dir, p, o); exit.CodeOf(err) != exit.CannotWrite || !strings.Contains(err.Error(), "host other") {
+				t.Errorf("got %v", err)
+			}
+			shards, err := filepath.Glob(filepath.Join(dir, shardDir, "0*.bin"))
+			if _, stat := os.Stat(filepath.Join(dir, metaName)); err != nil || len(shards) != shard || !errors.Is(stat, os.ErrNotExist) {
+				t.Errorf("%d shards, %v; description %v", len(shards), err, stat)
+			}
+		})
+	}
+}
