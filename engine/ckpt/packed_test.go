@@ -105,32 +105,35 @@ func TestPacked(t *testing.T) {
 	}
 }
 
-// TestPackedReadErrors: a bitmap or values that the disk does not give are an error, and the file can be read afterwards.
-func TestPackedReadErrors(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "w.safetensors")
-	if err := WriteFile(path, []Tensor{{"w#bitmap", []int{1}, []uint8{5}}, {"w#values", []int{2}, []float32{1, 2}}}, map[string]string{"shape of w": "[4]"}); err != nil {
-		t.Fatal(err)
-	}
-	reads := 0
+// eachReadFails reads a tensor once for each of its reads, which fails, and once without a fault. It returns the number of reads.
+func eachReadFails(t *testing.T, path, name string, into []float32) (reads int) {
+	t.Helper()
 	for round := range faultfs.Rounds(faultfs.Fault{Of: []faultfs.Kind{faultfs.Read}, Err: unix.EIO}, 1) {
-		into := make([]float32, 4)
 		hit, err := round.Run(t, func() error {
 			f, err := Open(path)
 			if err != nil {
 				return err
 			}
-			return errors.Join(f.Float32(into, "w"), f.Close())
+			return errors.Join(f.Float32(into, name), f.Close())
 		})
 		if hit != nil {
-			if reads++; !errors.Is(err, unix.EIO) {
-				t.Errorf("read %d fails: %v", reads, err)
-			}
-		} else if err != nil || !reflect.DeepEqual(into, []float32{1, 0, 2, 0}) {
-			t.Errorf("%v, %v", into, err)
+			reads++
+		}
+		if (hit != nil) != errors.Is(err, unix.EIO) || hit == nil && err != nil {
+			t.Errorf("read %d, fails %v: %v", reads, hit != nil, err)
 		}
 	}
-	if reads < 3 { // header, bitmap, values
-		t.Errorf("%d reads", reads)
+	return reads
+}
+
+// TestPackedReadErrors: a bitmap or values that the disk does not give are an error, and the file can be read afterwards.
+func TestPackedReadErrors(t *testing.T) {
+	path, into := filepath.Join(t.TempDir(), "w.safetensors"), make([]float32, 4)
+	if err := WriteFile(path, []Tensor{{"w#bitmap", []int{1}, []uint8{5}}, {"w#values", []int{2}, []float32{1, 2}}}, map[string]string{"shape of w": "[4]"}); err != nil {
+		t.Fatal(err)
+	}
+	if reads := eachReadFails(t, path, "w", into); reads < 3 || !reflect.DeepEqual(into, []float32{1, 0, 2, 0}) { // header, bitmap, values
+		t.Errorf("%d reads, %v", reads, into)
 	}
 }
 

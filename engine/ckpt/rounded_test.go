@@ -1,17 +1,13 @@
 package ckpt
 
 import (
-	"errors"
 	"math"
 	"os"
 	"path/filepath"
 	"reflect"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/ensemble-weather/ensemble/internal/exit"
-	"github.com/ensemble-weather/ensemble/internal/faultfs"
 )
 
 // TestRounded: rounded tensors are within half a step of their row, zeros stay zeros, others keep their
@@ -50,22 +46,7 @@ func TestRounded(t *testing.T) {
 	if err := f.Float32(into, "filter"); err != nil || !reflect.DeepEqual(into, x) {
 		t.Errorf("the filter alone differs: %v", err)
 	}
-	reads := 0
-	for round := range faultfs.Rounds(faultfs.Fault{Of: []faultfs.Kind{faultfs.Read}, Err: unix.EIO}, 1) {
-		hit, err := round.Run(t, func() error {
-			f, err := Open(path)
-			if err != nil {
-				return err
-			}
-			return errors.Join(f.Float32(into, "filter"), f.Close())
-		})
-		if hit != nil {
-			if reads++; !errors.Is(err, unix.EIO) {
-				t.Errorf("read %d fails: %v", reads, err)
-			}
-		}
-	}
-	if reads < 4 { // header, bitmap, values, scales
+	if reads := eachReadFails(t, path, "filter", into); reads < 4 { // header, bitmap, values, scales
 		t.Errorf("%d reads", reads)
 	}
 	if e := f.Entries(); len(e) != 3 || e[0].Name != "filter" || !reflect.DeepEqual(e[0].Shape, want[0].Shape) {

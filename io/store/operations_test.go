@@ -31,9 +31,7 @@ func TestEachOperation(t *testing.T) {
 	o := sizes(p)
 	o.Workers, o.Overwrite = 1, true
 	p.InputChecksums = []InputChecksum{{Path: "a", SHA256: "00"}}
-	fresh := t.TempDir()
-	write(t, fresh, p, o)
-	want := digests(t, fresh)
+	want := digestsOf(t, p, o)
 	rng := rand.New(rand.NewPCG(testseed.Of(t), 0))
 	for name, before := range map[string]func(dir string){
 		"fresh": func(string) {},
@@ -389,9 +387,7 @@ func TestJournal(t *testing.T) {
 	p, _ := plan(Int16, 7)
 	o := sizes(p)
 	o.Workers = 1
-	fresh := t.TempDir()
-	write(t, fresh, p, o)
-	want := digests(t, fresh)
+	want := digestsOf(t, p, o)
 	for name, damage := range map[string]func(text string) string{
 		"another shard":    func(text string) string { return strings.Replace(text, "shards/00000.bin", "shards/00001.bin", 1) },
 		"another size":     func(text string) string { return strings.Replace(text, `"size": `, `"size": 1`, 1) },
@@ -432,9 +428,7 @@ func TestEachFile(t *testing.T) {
 	p, _ := plan(Int16, 2)
 	o := sizes(p)
 	o.Workers = 1
-	fresh := t.TempDir()
-	write(t, fresh, p, o)
-	want := digests(t, fresh)
+	want := digestsOf(t, p, o)
 	for name, f := range map[string]faultfs.Fault{
 		"written to the journal": {Of: faultfs.Changing, At: func(op faultfs.Operation) bool { return strings.Contains(op.Path, journalDir+"/.0") }}, // temporary names
 		"written beside the shards": {Of: faultfs.Changing, At: func(op faultfs.Operation) bool {

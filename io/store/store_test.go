@@ -150,6 +150,14 @@ func write(t *testing.T, dir string, p Plan, o Options) *Result {
 	return r
 }
 
+// digestsOf are the digests of a store that is written at once.
+func digestsOf(t *testing.T, p Plan, o Options) string {
+	t.Helper()
+	dir := t.TempDir()
+	write(t, dir, p, o)
+	return digests(t, dir)
+}
+
 func open(t *testing.T, dir string, o OpenOptions) *Store {
 	t.Helper()
 	s, err := Open(context.Background(), dir, o)
