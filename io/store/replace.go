@@ -3,7 +3,9 @@ package store
 import (
 	"errors"
 	"io/fs"
+	"os"
 	"path/filepath"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -43,13 +45,18 @@ func (w *writer) beginReplacement() error {
 	return exit.CreateError(w.dir, atomicfile.MkdirAll(w.dir, 0o777))
 }
 
-// exchangeable reports whether a folder is on the file system of the folder that has it, and that one can be written. Where the
-// answer is wrong, putInPlace moves the files one by one.
+// exchangeable reports whether a folder is on the file system of the folder that has it, that one can be written, and this process
+// does not work in the folder: it, and the shell that started it, would stay in the old store. Where the answer is wrong, putInPlace
+// moves the files one by one.
 func exchangeable(dir string) bool {
 	var own, above unix.Stat_t
 	parent := filepath.Dir(dir)
-	err := errors.Join(unix.Stat(dir, &own), unix.Stat(parent, &above), unix.Access(parent, unix.W_OK))
-	return err == nil && own.Dev == above.Dev
+	working, err := os.Getwd()
+	if err == nil {
+		working, err = filepath.EvalSymlinks(working)
+	}
+	err = errors.Join(err, unix.Stat(dir, &own), unix.Stat(parent, &above), unix.Access(parent, unix.W_OK))
+	return err == nil && own.Dev == above.Dev && working != dir && !strings.HasPrefix(working, dir+string(filepath.Separator))
 }
 
 // putInPlace gives a replacement the name of the store, in one step. The lease has its file in both folders then, so that no
