@@ -476,20 +476,24 @@ func TestCompleteReplacementOfAnother(t *testing.T) {
 	}
 }
 
-// TestReplaceWorkingDirectory: a store in the working directory, given as ".", is replaced too. Without checksums of inputs it has no list of them.
+// TestReplaceWorkingDirectory: a store that is or has the working directory is replaced, and the directory stays the one of the shell that
+// started the program. Without checksums of inputs the store has no list of them.
 func TestReplaceWorkingDirectory(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "store")
-	old, o := tiny(Int16, 1)
-	write(t, dir, old, o)
-	t.Chdir(dir)
 	p, o := tiny(BFloat16, 1)
 	o.Overwrite = true
-	write(t, ".", p, o)
-	if got, want := digests(t, dir), digestsOf(t, p, o); got != want || strings.Contains(got, inputsName) {
-		t.Errorf("got\n%s\nwant\n%s", got, want)
-	}
-	if err := onlyStore(dir); err != nil {
-		t.Error(err)
+	want := digestsOf(t, p, o)
+	for working, out := range map[string]string{".": ".", shardDir: ".."} {
+		dir := filepath.Join(t.TempDir(), "store")
+		old, sizes := tiny(Int16, 1)
+		write(t, dir, old, sizes)
+		t.Chdir(filepath.Join(dir, working))
+		write(t, out, p, o)
+		if got := digests(t, dir); got != want || digests(t, out) != want || strings.Contains(got, inputsName) {
+			t.Errorf("in %s: got\n%s\nwant\n%s", working, got, want)
+		}
+		if err := onlyStore(dir); err != nil {
+			t.Errorf("in %s: %v", working, err)
+		}
 	}
 }
 
