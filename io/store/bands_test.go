@@ -102,6 +102,10 @@ func TestLeastMemory(t *testing.T) {
 		return needed
 	}
 	n := needs(1)
+	// A decoded field; records of 2 fields in 3 bands; two headers of 64 + 2·8 + 2·48 bytes, in lines; 4 rows of a field; a buffer.
+	if want := int64(4*9*8 + 2*3*48 + 2*192 + 4*4*8 + 1<<20); n != want {
+		t.Errorf("%d bytes needed, want %d", n, want)
+	}
 	if needs(n-1) != n || needs(n) != 0 {
 		t.Errorf("%d bytes needed, with one less %d, with them %d", n, needs(n-1), needs(n))
 	}

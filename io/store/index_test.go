@@ -1,9 +1,15 @@
 package store
 
 import (
+	"context"
+	"path/filepath"
+	"reflect"
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/io/table"
 )
 
 // rowsOf returns the index rows of a store.
@@ -17,6 +23,46 @@ func rowsOf(m *Meta, l *layout) []Row {
 		}
 	}
 	return rows
+}
+
+// TestIndexCountsMissing: a row of the index has the number of missing values of its band, of forecasts and analyses.
+func TestIndexCountsMissing(t *testing.T) {
+	p, s := plan(Int16, 4)
+	dir := t.TempDir()
+	m := write(t, dir, p, sizes(p)).Meta
+	l, err := m.layout()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := table.Read[Row](context.Background(), filepath.Join(dir, indexName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := rowsOf(m, l)
+	for i := range want {
+		r := &want[i]
+		r.Head, r.Missing = got[min(i, len(got)-1)].Head, 0
+		for _, e := range slices.Concat(p.Forecasts.Entries, p.Analyses.Entries) {
+			analysis := e.Member == ensemble.NoMember
+			times := 0 // that the field is in the band
+			for _, lead := range p.AnalysisLeads {
+				if analysis && e.Valid() == ensemble.InitAt(r.Init).Valid(lead) {
+					times++
+				}
+			}
+			if !analysis && e.Init == ensemble.InitAt(r.Init) {
+				times = 1
+			}
+			for _, x := range s.values(e.Key)[r.FirstRow*l.nx : (r.FirstRow+r.Rows)*l.nx] {
+				if x != x {
+					r.Missing += int64(times)
+				}
+			}
+		}
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got\n%+v\nwant\n%+v", got, want)
+	}
 }
 
 // FuzzIndex: a row that differs from the layout is rejected; only checksum and

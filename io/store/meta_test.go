@@ -184,6 +184,34 @@ func FuzzDescription(f *testing.F) {
 	})
 }
 
+// TestDescriptionOfOtherFiles: a sealed description whose files are not those that follow from its axes is refused.
+func TestDescriptionOfOtherFiles(t *testing.T) {
+	for want, change := range map[string]func(m *Meta){
+		"0 shards, want 2 for 4 initialisations": func(m *Meta) { m.Shards = nil },
+		"3 shards, want 2":                       func(m *Meta) { m.Shards = append(m.Shards, m.Shards[0]) },
+		`shard 0 is "a" of`:                      func(m *Meta) { m.Shards[0].Path = "a" },
+		" bytes, want ":                          func(m *Meta) { m.Shards[0].Size++ },
+		`the index is "a"`:                       func(m *Meta) { m.Index.Path = "a" },
+		"unknown storage":                        func(m *Meta) { m.Storage = "f8" },
+		"no grid":                                func(m *Meta) { m.Grid = nil },
+		"not ascending":                          func(m *Meta) { m.InitTimes[1] = m.InitTimes[0] },
+		"0 rows of a band":                       func(m *Meta) { m.BandRows = 0 },
+	} {
+		m, err := decodeMeta(described(t), "x")
+		if err != nil {
+			t.Fatal(err)
+		}
+		change(m)
+		text, err := manifest.SealedJSON(m, &m.Checksum, " ")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := decodeMeta(text, "x"); exit.CodeOf(err) != exit.BadData || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want exit 65 and %q", err, want)
+		}
+	}
+}
+
 // Every flipped bit of store.json is refused, and so are those of a sample in the list of inputs, and in plan and shards of the
 // journal, with the file. Of the journal of a shard this means that the shard is written again.
 func TestFault03StoreMetadata(t *testing.T) {

@@ -36,10 +36,10 @@ func tiny(storage Storage, inits int) (Plan, Options) {
 // ofLease reports an operation on the lease. One that cannot be removed stays until its process ends.
 func ofLease(op *faultfs.Operation) bool { return strings.Contains(op.Path, "run.lock") }
 
-// needed reports an operation that has to succeed for a store to be durable.
+// needed reports an operation that has to succeed for a store to be durable, or for the lease to be in the folder of its replacement.
 func needed(op *faultfs.Operation) bool {
 	kinds := []faultfs.Kind{faultfs.Create, faultfs.Write, faultfs.Sync, faultfs.SyncDir, faultfs.Rename, faultfs.Mkdir}
-	return slices.Contains(kinds, op.Kind) && !ofLease(op)
+	return slices.Contains(kinds, op.Kind) && (!ofLease(op) || strings.Contains(op.Path, replacementName))
 }
 
 // readBack reports that a writer reads its own shard or index.
@@ -74,7 +74,8 @@ func TestEachOperation(t *testing.T) {
 		for round := range faultfs.Rounds(faultfs.Fault{Err: unix.EIO}, 1) {
 			dir := filepath.Join(t.TempDir(), "store")
 			before(dir)
-			hit, err := round.Run(t, func() error { _, err := Write(context.Background(), dir, p, o); return err })
+			var r *Result
+			hit, err := round.Run(t, func() (err error) { r, err = Write(context.Background(), dir, p, o); return err })
 			if hit == nil {
 				break
 			}
@@ -87,6 +88,11 @@ func TestEachOperation(t *testing.T) {
 			}
 			if err := os.RemoveAll(filepath.Join(dir, "run.lock")); err != nil {
 				t.Fatal(err)
+			}
+			if err == nil {
+				if got := digests(t, dir); got != want || len(r.Outputs) == 0 {
+					t.Errorf("%s fails, and it is no error, but the store has\n%s\nwant\n%s", op, got, want)
+				}
 			}
 			if _, err := Write(context.Background(), dir, p, o); err != nil {
 				t.Errorf("%s fails: then %v", op, err)
@@ -455,11 +461,11 @@ func TestCompleteReplacementOfAnother(t *testing.T) {
 	for _, same := range []bool{true, false} {
 		dir := filepath.Join(t.TempDir(), "store")
 		write(t, dir, old, sizes(old))
-		_, beside, _, err := (&writer{out: dir}).replacements()
+		places, err := placesOf(dir)
 		if err != nil {
 			t.Fatal(err)
 		}
-		write(t, beside, killed, sizes(killed))
+		write(t, places.beside, killed, sizes(killed))
 		next := p
 		if same {
 			next = killed
@@ -473,6 +479,26 @@ func TestCompleteReplacementOfAnother(t *testing.T) {
 		if reused := r.Reused > 0; reused != same || open(t, dir, OpenOptions{}).Storage != next.Storage {
 			t.Errorf("the same %v: %d shards of the killed writer are used, and the store has %v", same, r.Reused, open(t, dir, OpenOptions{}).Storage)
 		}
+	}
+}
+
+// short is a reader of fields that lack a point.
+type short struct{ *synthetic }
+
+// Read returns the fields.
+func (r short) Read(ctx context.Context, entries []ensemble.Entry, visit func(int, *ensemble.Field) error) error {
+	return r.synthetic.Read(ctx, entries, func(i int, f *ensemble.Field) error {
+		f.Values = f.Values[1:]
+		return visit(i, f)
+	})
+}
+
+// TestShortField: a field that lacks a point is refused, with both numbers.
+func TestShortField(t *testing.T) {
+	p, s := plan(Int16, 2)
+	p.Forecasts.Reader = short{s}
+	if _, err := Write(context.Background(), t.TempDir(), p, Options{}); exit.CodeOf(err) != exit.BadData || !strings.Contains(err.Error(), "54, want 55") {
+		t.Errorf("got %v", err)
 	}
 }
 

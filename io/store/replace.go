@@ -21,23 +21,31 @@ const (
 	withinName      = ".store" + replacementName // of the folder within a store
 )
 
-// replacements returns the folder beside the store in which its replacement is written, and the one within the store that
-// takes its place where folders beside it cannot be exchanged with it.
-func (w *writer) replacements() (store, beside, within string, err error) {
-	if store, err = filepath.EvalSymlinks(w.out); err == nil {
-		store, err = filepath.Abs(store)
+// places are absolute paths, which hold when the store has changed its place.
+type places struct {
+	store  string // its folder, without symbolic links
+	beside string // the folder beside it in which its replacement is written
+	within string // the one within it that takes the place of beside where folders cannot be exchanged
+}
+
+// placesOf returns the places of a store that is written to an existing folder.
+//
+// Errors: those of filepath.EvalSymlinks and os.Getwd.
+func placesOf(out string) (places, error) {
+	store, err := filepath.EvalSymlinks(out)
+	if err != nil {
+		return places{}, err
 	}
-	return store, filepath.Join(filepath.Dir(store), "."+filepath.Base(store)+replacementName), filepath.Join(store, withinName), err
+	if store, err = filepath.Abs(store); err != nil {
+		return places{}, err
+	}
+	return places{store, filepath.Join(filepath.Dir(store), "."+filepath.Base(store)+replacementName), filepath.Join(store, withinName)}, nil
 }
 
 // beginReplacement makes the writer write to the folder of a replacement.
 func (w *writer) beginReplacement() error {
-	store, beside, within, err := w.replacements()
-	if err != nil {
-		return exit.CreateError(w.out, err)
-	}
-	if w.dir = beside; !exchangeable(store) {
-		w.dir = within
+	if w.dir = w.beside; !exchangeable(w.store) {
+		w.dir = w.within
 	}
 	if st, err := filesystem.Lstat(w.dir); err == nil && !st.IsDir() {
 		return w.refuse("the folder of the new store is no folder", "the new store is written there until it is complete", "remove it")
@@ -65,19 +73,15 @@ func (w *writer) putInPlace() error {
 	if w.dir == w.out {
 		return nil
 	}
-	store, _, _, err := w.replacements()
-	if err == nil {
-		err = w.lease.Extend(w.dir)
-	}
-	if err != nil {
+	if err := w.lease.Extend(w.dir); err != nil {
 		return exit.CreateError(w.out, err)
 	}
-	err = w.lease.Guard(func() error {
-		err := atomicfile.ReplaceDir(w.dir, store)
+	err := w.lease.Guard(func() error {
+		err := atomicfile.ReplaceDir(w.dir, w.store)
 		if errors.Is(err, errors.ErrUnsupported) || errors.Is(err, unix.EXDEV) || errors.Is(err, unix.EBUSY) {
 			return w.moveInPlace()
 		}
-		return exit.CreateError(store, err)
+		return exit.CreateError(w.store, err)
 	})
 	testHook("store replaced")
 	return err
@@ -111,11 +115,5 @@ func (w *writer) moveInPlace() error {
 
 // discardReplaced removes what a replacement has left: the old store, or a new one that was begun and is not wanted any more.
 func (w *writer) discardReplaced() error {
-	_, beside, within, err := w.replacements()
-	for _, dir := range []string{beside, within} {
-		if err == nil {
-			err = filesystem.RemoveAll(dir)
-		}
-	}
-	return exit.CreateError(w.out, err)
+	return exit.CreateError(w.out, errors.Join(filesystem.RemoveAll(w.beside), filesystem.RemoveAll(w.within)))
 }

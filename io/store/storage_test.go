@@ -57,3 +57,18 @@ func TestInt16(t *testing.T) {
 		}
 	}
 }
+
+// TestOtherByteOrder: the values of a file are the same on a machine of the other byte order, which does not copy them as they are.
+func TestOtherByteOrder(t *testing.T) {
+	v := []float32{1.5, -273.15, float32(math.Inf(1)), 0}
+	text := make([]byte, 4*len(v))
+	if err := Float32.encode(text, v, &fieldRecord{}); err != nil {
+		t.Fatal(err)
+	}
+	defer func(machine bool) { littleEndian = machine }(littleEndian)
+	littleEndian = false
+	got := make([]float32, len(v))
+	if Float32.decode(got, text, &fieldRecord{}); !slices.Equal(got, v) {
+		t.Errorf("got %v, want %v", got, v)
+	}
+}

@@ -153,6 +153,9 @@ func Write(ctx context.Context, dir string, p Plan, o Options) (r *Result, err e
 	if err := atomicfile.MkdirAll(dir, 0o777); err != nil {
 		return nil, exit.CreateError(dir, err)
 	}
+	if w.places, err = placesOf(dir); err != nil {
+		return nil, exit.CreateError(dir, err)
+	}
 	// The lease excludes other writers, on other machines too.
 	if w.lease, err = rundir.TakeLease(dir); err != nil {
 		return nil, err
@@ -213,6 +216,7 @@ type writer struct {
 	opt  Options
 	meta *Meta
 	*layout
+	places
 	forecasts map[ensemble.Init][]ensemble.Entry
 	analyses  map[ensemble.Valid][]ensemble.Entry
 	// window is the number of fields that a worker requests at once.
