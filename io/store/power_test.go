@@ -158,7 +158,19 @@ func TestReplaceRefused(t *testing.T) {
 			t.Errorf("%s: %v, or the store changed", name, err)
 		}
 	}
-	dir := t.TempDir()
+	dir := filepath.Join(t.TempDir(), "store")
+	write(t, dir, old, sizes(old))
+	beside := filepath.Join(filepath.Dir(dir), ".store"+replacementName)
+	if err := os.WriteFile(beside, []byte("mine"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Write(context.Background(), dir, p, o); exit.CodeOf(err) != exit.CannotWrite || !strings.Contains(err.Error(), "is no folder") {
+		t.Errorf("a file in the place of the new store: %v", err)
+	}
+	if text, err := os.ReadFile(beside); err != nil || string(text) != "mine" {
+		t.Errorf("the file has %q, %v", text, err)
+	}
+	dir = t.TempDir()
 	real, link := filepath.Join(dir, "disk", "store"), filepath.Join(dir, "link")
 	write(t, real, old, sizes(old))
 	if err := os.Symlink(real, link); err != nil {
