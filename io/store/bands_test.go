@@ -75,6 +75,17 @@ func TestNumberOfBands(t *testing.T) {
 	if _, err := m.layout(); err == nil || !strings.Contains(err.Error(), "fields of 8×8 points") {
 		t.Errorf("many analyses: %v, want an error of the limits", err)
 	}
+	// A field of 2^48 bytes: half of the limit, 2^62, are 2^14 initialisations.
+	m.Analyses, m.Members, m.Variables, m.Levels, m.Leads = Analyses{}, make([]ensemble.Member, 1), make([]Variable, 1), make([]ensemble.Level, 1), make([]int64, 1)
+	m.Grid, m.BandRows = &ensemble.Grid{Kind: ensemble.RegularLatLon, NY: 1 << 24, NX: 1 << 22}, 1<<24
+	m.InitTimes = make([]time.Time, 1<<13)
+	if _, err := m.layout(); err != nil {
+		t.Error(err)
+	}
+	m.InitTimes = make([]time.Time, 1<<15)
+	if _, err := m.layout(); err == nil || !strings.Contains(err.Error(), "32768 initialisations of ") {
+		t.Errorf("many initialisations: %v, want an error of the limits", err)
+	}
 }
 
 // A writer needs as much memory as its error states, and no byte less; then it holds one field.

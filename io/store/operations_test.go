@@ -70,6 +70,14 @@ func TestEachOperation(t *testing.T) {
 			q, o := tiny(BFloat16, 1)
 			write(t, dir, q, o)
 		},
+		"killed early": func(dir string) {
+			for _, name := range []string{"shards/00001.bin", "shards/.00001.bin.partial-1"} {
+				path := filepath.Join(dir, name)
+				if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, nil, 0o644)); err != nil {
+					t.Fatal(err)
+				}
+			}
+		},
 	} {
 		for round := range faultfs.Rounds(faultfs.Fault{Err: unix.EIO}, 1) {
 			dir := filepath.Join(t.TempDir(), "store")
@@ -482,23 +490,49 @@ func TestCompleteReplacementOfAnother(t *testing.T) {
 	}
 }
 
-// short is a reader of fields that lack a point.
-type short struct{ *synthetic }
+// changing is a reader that changes the fields of another one.
+type changing struct {
+	Reader
+	change func(f *ensemble.Field) error
+}
 
-// Read returns the fields.
-func (r short) Read(ctx context.Context, entries []ensemble.Entry, visit func(int, *ensemble.Field) error) error {
-	return r.synthetic.Read(ctx, entries, func(i int, f *ensemble.Field) error {
-		f.Values = f.Values[1:]
+// Read returns the changed fields.
+func (r changing) Read(ctx context.Context, entries []ensemble.Entry, visit func(int, *ensemble.Field) error) error {
+	return r.Reader.Read(ctx, entries, func(i int, f *ensemble.Field) error {
+		if err := r.change(f); err != nil {
+			return err
+		}
 		return visit(i, f)
 	})
 }
 
-// TestShortField: a field that lacks a point is refused, with both numbers.
-func TestShortField(t *testing.T) {
-	p, s := plan(Int16, 2)
-	p.Forecasts.Reader = short{s}
-	if _, err := Write(context.Background(), t.TempDir(), p, Options{}); exit.CodeOf(err) != exit.BadData || !strings.Contains(err.Error(), "54, want 55") {
-		t.Errorf("got %v", err)
+// TestWrongFields: fields that are not those of the plan are refused with exit 65, and an error of a reader is returned.
+func TestWrongFields(t *testing.T) {
+	unreadable := &exit.Error{Code: exit.BadData, What: "unreadable"}
+	for name, c := range map[string]struct {
+		change func(f *ensemble.Field) error
+		want   string
+	}{
+		"a point too few":   {func(f *ensemble.Field) error { f.Values = f.Values[1:]; return nil }, "54, want 55"},
+		"another member":    {func(f *ensemble.Field) error { f.Key.Member = 99; return nil }, "not part of the store"},
+		"another variable":  {func(f *ensemble.Field) error { f.Key.Variable = "u"; return nil }, "not part of the store"},
+		"another level":     {func(f *ensemble.Field) error { f.Key.Level = ensemble.PressureLevel(10); return nil }, "not part of the store"},
+		"cannot be decoded": {func(*ensemble.Field) error { return unreadable }, "unreadable"},
+	} {
+		for _, of := range []string{"forecasts", "analyses"} {
+			p, s := plan(Int16, 2)
+			if of == "forecasts" {
+				p.Forecasts.Reader = changing{s, c.change}
+			} else {
+				p.Analyses.Reader = changing{s, c.change}
+			}
+			if of == "analyses" && name == "another member" { // which analyses do not have
+				continue
+			}
+			if _, err := Write(context.Background(), t.TempDir(), p, Options{}); exit.CodeOf(err) != exit.BadData || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%s of %s: got %v, want exit 65 and %q", name, of, err, c.want)
+			}
+		}
 	}
 }
 
@@ -519,6 +553,55 @@ func TestReplaceWorkingDirectory(t *testing.T) {
 		}
 		if err := onlyStore(dir); err != nil {
 			t.Errorf("in %s: %v", working, err)
+		}
+	}
+}
+
+// TestRemovedWorkingDirectory: a store in a working directory that another process has removed is refused.
+func TestRemovedWorkingDirectory(t *testing.T) {
+	dir := t.TempDir()
+	t.Chdir(dir)
+	if err := os.Remove(dir); err != nil {
+		t.Fatal(err)
+	}
+	p, o := tiny(Int16, 1)
+	if _, err := Write(context.Background(), ".", p, o); exit.CodeOf(err) != exit.CannotWrite {
+		t.Errorf("got %v, want exit 73", err)
+	}
+	if _, err := placesOf(filepath.Join(dir, "none")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("places of a missing folder: %v", err)
+	}
+}
+
+// TestReplaceDamaged: a store that has lost its shards is replaced, also where folders cannot be exchanged. There its folder of shards has to
+// be made again.
+func TestReplaceDamaged(t *testing.T) {
+	_, restore := faultfs.Use(faultfs.Fault{N: 1, Times: -1, Of: []faultfs.Kind{faultfs.Exchange}, Err: errors.ErrUnsupported})
+	defer restore()
+	p, o := tiny(BFloat16, 1)
+	o.Overwrite = true
+	want := digestsOf(t, p, o)
+	old, sizes := tiny(Int16, 1)
+	for _, fails := range []bool{true, false} {
+		dir := filepath.Join(t.TempDir(), "store")
+		write(t, dir, old, sizes)
+		shards := filepath.Join(dir, shardDir)
+		if err := os.RemoveAll(shards); err != nil {
+			t.Fatal(err)
+		}
+		f := faultfs.Fault{N: 1, Of: []faultfs.Kind{faultfs.Mkdir}, At: func(op faultfs.Operation) bool { return op.Path == shards }, Err: unix.EDQUOT}
+		if !fails {
+			f.N = 0
+		}
+		_, restore := faultfs.Use(f)
+		_, err := Write(context.Background(), dir, p, o)
+		restore()
+		if fails != errors.Is(err, unix.EDQUOT) {
+			t.Errorf("the folder cannot be made: %v: got %v", fails, err)
+		}
+		write(t, dir, p, o)
+		if got := digests(t, dir); got != want {
+			t.Errorf("the folder cannot be made: %v: got\n%s\nwant\n%s", fails, got, want)
 		}
 	}
 }
