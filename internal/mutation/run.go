@@ -19,7 +19,7 @@ import (
 type Options struct {
 	Limit   int                          // mutants that are tested, drawn at random; 0: all
 	Seed    uint64                       // of the draw
-	TimeOut time.Duration                // of the tests of one mutant, which are then taken to have noticed it; 0: a minute and ten times the usual time
+	TimeOut time.Duration                // of the tests of one mutant, which are then taken to have noticed it; 0: a minute and three times the usual time
 	Files   []string                     // base names of the files that are changed; nil: all
 	Only    func(Mutant) bool            // the mutants that are drawn from; nil: all
 	Skip    string                       // names of tests that are not run, as -skip of go test
@@ -147,7 +147,7 @@ func (r *runner) prepare(ctx context.Context) error {
 		return fmt.Errorf("the tests of %s fail without a change: %w\n%s", r.pkg, err, out)
 	}
 	if r.timeOut == 0 {
-		r.timeOut = time.Minute + 10*time.Since(began)
+		r.timeOut = time.Minute + 3*time.Since(began)
 	}
 	return nil
 }

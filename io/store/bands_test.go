@@ -88,6 +88,15 @@ func TestNumberOfBands(t *testing.T) {
 	}
 }
 
+// Sizes are rounded up to a multiple.
+func TestAlign(t *testing.T) {
+	for n, want := range map[int64]int64{0: 0, 1: 64, 63: 64, 64: 64, 65: 128, 66: 128} {
+		if got := align(n, 64); got != want {
+			t.Errorf("%d becomes %d, want %d", n, got, want)
+		}
+	}
+}
+
 // A writer needs as much memory as its error states, and no byte less; then it holds one field.
 func TestLeastMemory(t *testing.T) {
 	m := &Meta{Grid: &ensemble.Grid{Kind: ensemble.RegularLatLon, NY: 9, NX: 8}, Storage: Float32, Variables: make([]Variable, 1), Levels: make([]ensemble.Level, 1), Leads: make([]int64, 1),

@@ -536,23 +536,30 @@ func TestWrongFields(t *testing.T) {
 	}
 }
 
-// TestReplaceWorkingDirectory: a store that is or has the working directory is replaced, and the directory stays the one of the shell that
-// started the program. Without checksums of inputs the store has no list of them.
+// TestReplaceWorkingDirectory: a store that is or has the working directory, which may be reached by a link, is replaced, and the directory
+// stays the one of the shell that started the program. Without checksums of inputs the store has no list of them.
 func TestReplaceWorkingDirectory(t *testing.T) {
 	p, o := tiny(BFloat16, 1)
 	o.Overwrite = true
 	want := digestsOf(t, p, o)
-	for working, out := range map[string]string{".": ".", shardDir: ".."} {
-		dir := filepath.Join(t.TempDir(), "store")
+	for _, c := range []struct{ linked, below, out string }{{"", "", "."}, {"", shardDir, ".."}, {".", "", "."}, {".", shardDir, ".."}, {shardDir, "", ".."}} {
+		dir, link := filepath.Join(t.TempDir(), "store"), filepath.Join(t.TempDir(), "link")
 		old, sizes := tiny(Int16, 1)
 		write(t, dir, old, sizes)
-		t.Chdir(filepath.Join(dir, working))
-		write(t, out, p, o)
-		if got := digests(t, dir); got != want || digests(t, out) != want || strings.Contains(got, inputsName) {
-			t.Errorf("in %s: got\n%s\nwant\n%s", working, got, want)
+		working := dir
+		if c.linked != "" {
+			if err := os.Symlink(filepath.Join(dir, c.linked), link); err != nil {
+				t.Fatal(err)
+			}
+			working = link
+		}
+		t.Chdir(filepath.Join(working, c.below))
+		write(t, c.out, p, o)
+		if got := digests(t, dir); got != want || digests(t, c.out) != want || strings.Contains(got, inputsName) {
+			t.Errorf("%+v: got\n%s\nwant\n%s", c, got, want)
 		}
 		if err := onlyStore(dir); err != nil {
-			t.Errorf("in %s: %v", working, err)
+			t.Errorf("%+v: %v", c, err)
 		}
 	}
 }
@@ -576,8 +583,7 @@ func TestRemovedWorkingDirectory(t *testing.T) {
 // TestReplaceDamaged: a store that has lost its shards is replaced, also where folders cannot be exchanged. There its folder of shards has to
 // be made again.
 func TestReplaceDamaged(t *testing.T) {
-	_, restore := faultfs.Use(faultfs.Fault{N: 1, Times: -1, Of: []faultfs.Kind{faultfs.Exchange}, Err: errors.ErrUnsupported})
-	defer restore()
+	defer withoutExchange()()
 	p, o := tiny(BFloat16, 1)
 	o.Overwrite = true
 	want := digestsOf(t, p, o)

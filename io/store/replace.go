@@ -28,15 +28,20 @@ type places struct {
 	within string // the one within it that takes the place of beside where folders cannot be exchanged
 }
 
-// placesOf returns the places of a store that is written to an existing folder.
+// placesOf returns the places of a store that is written to an existing folder. The working directory may have been reached by a link,
+// which must not be taken for the store.
 //
-// Errors: those of filepath.EvalSymlinks and os.Getwd.
+// Errors: those of os.Getwd and filepath.EvalSymlinks.
 func placesOf(out string) (places, error) {
+	if !filepath.IsAbs(out) {
+		working, err := os.Getwd()
+		if err != nil {
+			return places{}, err
+		}
+		out = working + string(filepath.Separator) + out // not cleaned: the folder above a link is that of its target
+	}
 	store, err := filepath.EvalSymlinks(out)
 	if err != nil {
-		return places{}, err
-	}
-	if store, err = filepath.Abs(store); err != nil {
 		return places{}, err
 	}
 	return places{store, filepath.Join(filepath.Dir(store), "."+filepath.Base(store)+replacementName), filepath.Join(store, withinName)}, nil
