@@ -171,13 +171,9 @@ func (o Options) names() (names []string, err error) {
 // linked returns the initialisations that symbolic links below a product directory lead to, each with one link. Folders of
 // initialisations and hidden ones are not searched.
 func linked(out string) (map[string]string, error) {
-	root, err := filepath.EvalSymlinks(out)
+	root, err := filesystem.RealPath(out)
 	if err != nil {
 		return nil, exit.ReadError(out, err)
-	}
-	root, err = filepath.Abs(root)
-	if err != nil {
-		return nil, err
 	}
 	links := map[string]string{}
 	err = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {

@@ -179,6 +179,21 @@ func TestHeld(t *testing.T) {
 	}
 }
 
+// TestHeldInLinkedFolder: what a link leads to stays also if the product directory is the working directory, reached by a link.
+func TestHeldInLinkedFolder(t *testing.T) {
+	out := tenDays(t)
+	link(t, "2026010100", filepath.Join(out, "latest"))
+	link(t, out, filepath.Join(out, "..", "products"))
+	t.Chdir(filepath.Join(out, "..", "products"))
+	r, err := Prune(Options{Out: ".", MaxAge: 36 * time.Hour, Remove: true, Now: now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat("latest/manifest.json"); err != nil || len(r.Held) != 1 || r.Held[0].Name != "2026010100" {
+		t.Errorf("held %+v, %v", r.Held, err)
+	}
+}
+
 // TestFuture: an initialisation in the future stays and is not the newest.
 func TestFuture(t *testing.T) {
 	out := tenDays(t)

@@ -212,7 +212,7 @@ func folderOf(file string) (string, error) {
 	if file == "" {
 		return "", nil
 	}
-	if real, err := filepath.EvalSymlinks(file); err == nil {
+	if real, err := filesystem.RealPath(file); err == nil {
 		file = real
 	}
 	return filepath.Abs(filepath.Dir(file))

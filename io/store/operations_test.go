@@ -38,7 +38,7 @@ func ofLease(op *faultfs.Operation) bool { return strings.Contains(op.Path, "run
 
 // needed reports an operation that has to succeed for a store to be durable, or for the lease to be in the folder of its replacement.
 func needed(op *faultfs.Operation) bool {
-	kinds := []faultfs.Kind{faultfs.Create, faultfs.Write, faultfs.Sync, faultfs.SyncDir, faultfs.Rename, faultfs.Mkdir}
+	kinds := []faultfs.Kind{faultfs.Create, faultfs.Write, faultfs.Sync, faultfs.SyncDir, faultfs.Close, faultfs.Rename, faultfs.Mkdir}
 	return slices.Contains(kinds, op.Kind) && (!ofLease(op) || strings.Contains(op.Path, replacementName))
 }
 

@@ -3,7 +3,6 @@ package store
 import (
 	"errors"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"strings"
 
@@ -28,19 +27,11 @@ type places struct {
 	within string // the one within it that takes the place of beside where folders cannot be exchanged
 }
 
-// placesOf returns the places of a store that is written to an existing folder. The working directory may have been reached by a link,
-// which must not be taken for the store.
+// placesOf returns the places of a store that is written to an existing folder.
 //
-// Errors: those of os.Getwd and filepath.EvalSymlinks.
+// Errors: those of filesystem.RealPath.
 func placesOf(out string) (places, error) {
-	if !filepath.IsAbs(out) {
-		working, err := os.Getwd()
-		if err != nil {
-			return places{}, err
-		}
-		out = working + string(filepath.Separator) + out // not cleaned: the folder above a link is that of its target
-	}
-	store, err := filepath.EvalSymlinks(out)
+	store, err := filesystem.RealPath(out)
 	if err != nil {
 		return places{}, err
 	}
@@ -64,10 +55,7 @@ func (w *writer) beginReplacement() error {
 func exchangeable(dir string) bool {
 	var own, above unix.Stat_t
 	parent := filepath.Dir(dir)
-	working, err := os.Getwd()
-	if err == nil {
-		working, err = filepath.EvalSymlinks(working)
-	}
+	working, err := filesystem.RealPath(".")
 	err = errors.Join(err, unix.Stat(dir, &own), unix.Stat(parent, &above), unix.Access(parent, unix.W_OK))
 	return err == nil && own.Dev == above.Dev && working != dir && !strings.HasPrefix(working, dir+string(filepath.Separator))
 }
