@@ -70,6 +70,11 @@ func TestNumberOfBands(t *testing.T) {
 	if _, err := m.layout(); err == nil || !strings.Contains(err.Error(), "300 fields of 16777216×16777216 points") {
 		t.Errorf("%v, want an error of the limits", err)
 	}
+	one := *m // 3·2^48 values are 3·2^50 bytes
+	one.Members, one.Variables, one.Levels, one.Leads = make([]ensemble.Member, 1), make([]Variable, 3), make([]ensemble.Level, 1), make([]int64, 1)
+	if _, err := one.layout(); err == nil || !strings.Contains(err.Error(), "3 fields of 16777216×16777216 points") {
+		t.Errorf("%v, want an error of the limits", err)
+	}
 	m.Grid = &ensemble.Grid{Kind: ensemble.RegularLatLon, NY: 8, NX: 8}
 	m.Analyses = Analyses{Variables: make([]string, 1<<12), Leads: make([]int64, 1<<12)}
 	if _, err := m.layout(); err == nil || !strings.Contains(err.Error(), "fields of 8×8 points") {

@@ -580,8 +580,8 @@ func TestRemovedWorkingDirectory(t *testing.T) {
 	}
 }
 
-// TestReplaceDamaged: a store that has lost its shards is replaced, also where folders cannot be exchanged. There its folder of shards has to
-// be made again.
+// TestReplaceDamaged: a store that has lost its shards is replaced, also where folders cannot be exchanged. There its folder of shards is
+// missing first.
 func TestReplaceDamaged(t *testing.T) {
 	defer withoutExchange()()
 	p, o := tiny(BFloat16, 1)
