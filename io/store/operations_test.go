@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"reflect"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -211,6 +212,18 @@ func TestIdentity(t *testing.T) {
 		if got := identity(change); got == want || len(got) != 64 {
 			t.Errorf("%s: the identity is %s, of the original %s", name, got, want)
 		}
+	}
+}
+
+// TestDefaults: options that are 0 have the values that the documentation states.
+func TestDefaults(t *testing.T) {
+	p, _ := plan(Float32, 2)
+	w, err := newWriter("", p, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o := w.opt; o.Memory != 1<<30 || o.ShardSize != 256<<20 || o.Workers != runtime.GOMAXPROCS(0) {
+		t.Errorf("%+v", o)
 	}
 }
 
