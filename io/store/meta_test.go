@@ -70,12 +70,20 @@ func TestFormats(t *testing.T) {
 }
 
 // TestLayout: parts and bands are consecutive without overlap, at the offsets of
-// the index, and at multiples of the sizes that docs/formats/store.md states.
+// the index, and at multiples of the sizes that docs/formats/store.md states; also with
+// one forecast only, which is larger than the analyses.
 func TestLayout(t *testing.T) {
 	m, err := decodeMeta(described(t), "x")
 	if err != nil {
 		t.Fatal(err)
 	}
+	checkLayout(t, m)
+	m.Members, m.Leads = m.Members[:1], m.Leads[:1]
+	checkLayout(t, m)
+}
+
+func checkLayout(t *testing.T, m *Meta) {
+	t.Helper()
 	l, err := m.layout()
 	if err != nil {
 		t.Fatal(err)
