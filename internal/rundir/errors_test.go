@@ -414,6 +414,30 @@ func TestResumedLines(t *testing.T) {
 	}
 }
 
+// TestResumedUnreadable: an event file whose end cannot be read is an error, as an event might be appended to a torn line.
+func TestResumedUnreadable(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, EventsFile), []byte(line("7", "0")+`{"t":`), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	d := open(t, dir, Options{Resume: true}, Resuming)
+	defer d.Close()
+	s, restore := faultfs.Use(faultfs.Fault{N: 1, Of: []faultfs.Kind{faultfs.Read}, Err: unix.EIO,
+		At: func(op faultfs.Operation) bool { return filepath.Base(op.Path) == EventsFile && op.Bytes == 1 }})
+	defer restore()
+	if err := d.Events().Resumed(7, 0); !errors.Is(err, unix.EIO) || len(s.Injected()) != 1 {
+		t.Errorf("got %v after %v", err, s.Injected())
+	}
+}
+
+// TestNoEvents: events of no run are dropped.
+func TestNoEvents(t *testing.T) {
+	var e *Events
+	if err := errors.Join(e.Write("train", 1, 0), e.Resumed(1, 0), e.Sync()); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestEnvironmentFile: the record of the machine has what the process is, and keeps what the caller states.
 func TestEnvironmentFile(t *testing.T) {
 	d := open(t, t.TempDir(), Options{}, Fresh)

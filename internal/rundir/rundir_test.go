@@ -268,7 +268,7 @@ func TestTensorBoard(t *testing.T) {
 		records = append(records, raw[12:12+n])
 		raw = raw[16+n:]
 	}
-	if len(records) != 2 || !strings.Contains(string(records[0]), "brain.Event:2") {
+	if len(records) != 2 {
 		t.Fatalf("%d records %q, want the version and one scalar", len(records), records)
 	}
 	got := map[protowire.Number]any{}
@@ -298,6 +298,10 @@ func TestTensorBoard(t *testing.T) {
 			}
 			b = b[m:]
 		}
+	}
+	walk(records[0], 0)
+	if got[3] != "brain.Event:2" { // file_version of tensorflow.Event
+		t.Errorf("the first record reads back as %v", got)
 	}
 	walk(records[1], 0)
 	if got[2] != uint64(1234) || got[511] != "train/loss" || got[512] != float32(0.25) {
