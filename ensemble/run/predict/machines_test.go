@@ -186,15 +186,25 @@ func simulateMachines(t *testing.T, dir string, seed uint64) (faults []string, p
 			return s
 		}
 		var all sync.WaitGroup
+		var sites []*site
 		for i := range 2 + int(share.Draw(2)) {
 			s := start(share.NewMachine(string(rune('a'+i)), length))
+			sites = append(sites, s)
 			all.Go(func() { s.works(begin.Add(length)) })
 		}
 		all.Wait()
 		last := start(&leasetest.Machine{Share: share, Name: "z", Rate: 1, Begin: time.Now()}) // whatever happened to the others
 		last.works(time.Now().Add(length))
-		if want := policy.allowsFewer() || input.isComplete(); want != share.Has(leasetest.Product) || share.Has(leasetest.LeaseFile) {
-			share.Fault("a product is there: %t, want %t; a lease is left: %t", !want, want, share.Has(leasetest.LeaseFile))
+		if want := policy.allowsFewer() || input.isComplete(); want != share.Has(leasetest.Product) {
+			share.Fault("a product is there: %t, want %t", !want, want)
+		}
+		// What may be left is the lease of a process that crashed between its publication and the end of its lease, and one of zeros, which
+		// is nobody's.
+		crashed := func(owner string) bool {
+			return slices.ContainsFunc(sites, func(s *site) bool { return !s.IsRunning(lease.Owner{}) && strings.Contains(owner, s.Token()) })
+		}
+		if text, err := last.Read(leasetest.LeaseFile); err == nil && strings.Trim(string(text), "\x00") != "" && !crashed(string(text)) {
+			share.Fault("a lease is left: %s", text)
 		}
 		for _, token := range share.Published() {
 			content, _ := used.Load(token)
