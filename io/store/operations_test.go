@@ -34,7 +34,8 @@ func tiny(storage Storage, inits int) (Plan, Options) {
 	return p, Options{Workers: 1, ShardSize: 1}
 }
 
-// ofLease reports an operation on the lease. One that cannot be removed stays until its process ends.
+// ofLease reports an operation on the lease. One that cannot be removed is overwritten, so that it blocks nobody; but its second file, in the
+// folder of a replacement, is a copy here, as failing operations have no hard links, and stays until its process ends.
 func ofLease(op *faultfs.Operation) bool { return strings.Contains(op.Path, "run.lock") }
 
 // needed reports an operation that has to succeed for a store to be durable, or for the lease to be in the folder of its replacement.
@@ -94,11 +95,13 @@ func TestEachOperation(t *testing.T) {
 			if err == nil && (needed(hit) || name != "unfinished" && readBack(hit)) {
 				t.Errorf("%s fails, and it is no error", op)
 			}
-			if err := os.RemoveAll(filepath.Join(dir, "run.lock")); err != nil {
-				t.Fatal(err)
+			if name == "another" && ofLease(hit) {
+				if err := os.RemoveAll(filepath.Join(dir, "run.lock")); err != nil {
+					t.Fatal(err)
+				}
 			}
 			if err == nil {
-				if got := digests(t, dir); got != want || len(r.Outputs) == 0 {
+				if got := without(digests(t, dir), "run.lock"); got != want || len(r.Outputs) == 0 {
 					t.Errorf("%s fails, and it is no error, but the store has\n%s\nwant\n%s", op, got, want)
 				}
 			}
