@@ -17,6 +17,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config/schema"
+	"github.com/ensemble-weather/ensemble/internal/filesystem"
 )
 
 // Path is a file name or pattern. In a configuration file it is relative to the directory of that
@@ -388,6 +389,11 @@ func resolvePath(s, dir string) (Path, error) {
 	})
 	if bad != nil {
 		return "", bad
+	}
+	if strings.HasPrefix(filepath.Clean(s), "..") { // what is above a folder that was reached by a link is above its target, as for the kernel
+		if real, err := filesystem.RealPath(dir); err == nil {
+			dir = real
+		}
 	}
 	if !filepath.IsAbs(s) {
 		s = filepath.Join(dir, s)

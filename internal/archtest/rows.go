@@ -154,7 +154,7 @@ var rows = []row{
 	{"io/unit", nil},
 	{"io/zarr", []string{"internal/exit", "internal/filesystem", "internal/fingerprint", "internal/float16", "io/cf", "io/product/encode"}},
 	{"ensemble", []string{"internal/exit", "internal/fieldmath"}},
-	{"ensemble/config", []string{"engine/pass", "engine/share", "ensemble", "ensemble/config/schema", "internal/exit", "internal/nearest", "io/unit", "postproc/dist", "postproc/score", "unet3d"}},
+	{"ensemble/config", []string{"engine/pass", "engine/share", "ensemble", "ensemble/config/schema", "internal/exit", "internal/filesystem", "internal/nearest", "io/unit", "postproc/dist", "postproc/score", "unet3d"}},
 	{"ensemble/config/experimentfile", []string{"ensemble", "ensemble/config", "ensemble/config/protocolfile", "ensemble/config/schema", "internal/dirglob", "internal/exit", "internal/filesystem", "internal/humanise", "internal/nearest"}},
 	{"ensemble/config/protocolfile", []string{"ensemble", "ensemble/config", "ensemble/config/schema", "internal/exit", "internal/nearest"}},
 	{"ensemble/config/schema", []string{"internal/dirglob", "internal/exit", "internal/filesystem", "internal/nearest"}},
