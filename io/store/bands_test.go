@@ -93,6 +93,21 @@ func TestNumberOfBands(t *testing.T) {
 	}
 }
 
+// A size of bands makes at most 128 of them.
+func TestMostBands(t *testing.T) {
+	for ny, rows := range map[int]int{1: 1, 128: 1, 129: 2, 256: 2, 257: 3} {
+		p, _ := plan(Float32, 1)
+		p.Grid = &ensemble.Grid{Kind: ensemble.RegularLatLon, NY: ny, NX: 1, Lat: make([]float64, ny), Lon: make([]float64, 1)}
+		w, err := newWriter("", p, Options{BandSize: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if w.bandRows != rows {
+			t.Errorf("%d rows: bands of %d, want %d", ny, w.bandRows, rows)
+		}
+	}
+}
+
 // Sizes are rounded up to a multiple.
 func TestAlign(t *testing.T) {
 	for n, want := range map[int64]int64{0: 0, 1: 64, 63: 64, 64: 64, 65: 128, 66: 128} {
@@ -139,7 +154,7 @@ func TestLeastMemory(t *testing.T) {
 // The statistics of a single value are this value.
 func TestStatisticsOfOneValue(t *testing.T) {
 	r, err := fieldStatistics([]float32{5})
-	if err != nil || r.min != 5 || r.max != 5 || r.mean != 5 || r.sd != 0 {
+	if err != nil || r.min != 5 || r.max != 5 || r.mean != 5 || r.sd != 0 || r.offset != 0 || r.scale != 1 { // offset and scale of values that are stored as they are
 		t.Errorf("%+v, %v", r, err)
 	}
 }
