@@ -33,7 +33,7 @@ const maxCacheFile = 4 << 30
 // new version of the file replaces the old index. 128 bits of the digest make collisions
 // of paths impossible in practice; a collision would be found by size, time and digest.
 func cachePath(folder, path string) (string, error) {
-	abs, err := filepath.Abs(path)
+	abs, err := filesystem.Absolute("", path)
 	if err != nil {
 		return "", err
 	}

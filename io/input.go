@@ -130,7 +130,7 @@ func (in *Input) open(ctx context.Context, paths []string) error {
 	var faults []*exit.Error
 	for _, p := range paths {
 		id := p
-		if abs, err := filepath.Abs(p); err == nil {
+		if abs, err := filesystem.Absolute("", p); err == nil {
 			id = abs
 		}
 		if seen[id] {

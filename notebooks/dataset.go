@@ -16,6 +16,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/run/input"
 	"github.com/ensemble-weather/ensemble/internal/answer"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/filesystem"
 	"github.com/ensemble-weather/ensemble/internal/fingerprint"
 	"github.com/ensemble-weather/ensemble/internal/version"
 	fio "github.com/ensemble-weather/ensemble/io"
@@ -81,7 +82,7 @@ func open(patterns []string, o options) (*Dataset, error) {
 	if o.folder == "" {
 		o.folder = DefaultFolder
 	}
-	folder, err := filepath.Abs(o.folder)
+	folder, err := filesystem.Absolute("", o.folder)
 	if err != nil {
 		return nil, exit.CreateError(o.folder, err)
 	}
@@ -101,7 +102,7 @@ func open(patterns []string, o options) (*Dataset, error) {
 func expand(what string, patterns []string) ([]string, error) {
 	var paths []string
 	for _, p := range patterns {
-		abs, err := filepath.Abs(p)
+		abs, err := filesystem.Absolute("", p)
 		if err != nil {
 			return nil, exit.ReadError(p, err)
 		}

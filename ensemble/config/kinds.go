@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"os"
-	"path/filepath"
 	"reflect"
 	"regexp"
 	"slices"
@@ -390,15 +389,7 @@ func resolvePath(s, dir string) (Path, error) {
 	if bad != nil {
 		return "", bad
 	}
-	if strings.HasPrefix(filepath.Clean(s), "..") { // what is above a folder that was reached by a link is above its target, as for the kernel
-		if real, err := filesystem.RealPath(dir); err == nil {
-			dir = real
-		}
-	}
-	if !filepath.IsAbs(s) {
-		s = filepath.Join(dir, s)
-	}
-	abs, err := filepath.Abs(s)
+	abs, err := filesystem.Absolute(dir, s)
 	return Path(abs), err
 }
 

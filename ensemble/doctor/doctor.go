@@ -205,7 +205,7 @@ func readLimit(group, name string) (bytes int64, ok bool) {
 // disk tests the file system of dir: free space, writing, file locks.
 func disk(dir string) Disk {
 	d := Disk{Dir: dir}
-	if abs, err := filepath.Abs(dir); err == nil {
+	if abs, err := filesystem.Absolute("", dir); err == nil {
 		d.Dir = abs
 	}
 	var st unix.Statfs_t

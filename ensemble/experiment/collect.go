@@ -112,7 +112,7 @@ func Collect(ctx context.Context, roots []string) (*Collection, error) {
 				return ctx.Err()
 			}
 			found = found || e.Name() != record.File // a record without its runs is not enough
-			if path, err = filepath.Abs(path); err != nil || seen[path] {
+			if path, err = filesystem.Absolute("", path); err != nil || seen[path] {
 				return err
 			}
 			seen[path] = true

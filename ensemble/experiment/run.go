@@ -312,7 +312,7 @@ func (o *Options) train(ctx context.Context, c *config.TrainConfig, of training,
 	if err != nil {
 		return nil, nil, err
 	}
-	folder, err := filepath.Abs(d.folder)
+	folder, err := filesystem.Absolute("", d.folder)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -220,7 +220,7 @@ var notInName = regexp.MustCompile(`[^a-z0-9]+`)
 
 // studyName is the name of a study: that of its directory, as the name of an experiment.
 func studyName(dir string) string {
-	if abs, err := filepath.Abs(dir); err == nil {
+	if abs, err := filesystem.Absolute("", dir); err == nil {
 		dir = abs
 	}
 	return cmp.Or(strings.Trim(notInName.ReplaceAllString(strings.ToLower(filepath.Base(dir)), "-"), "-"), "study")

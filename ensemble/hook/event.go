@@ -94,6 +94,6 @@ func (p *products) issued(replaces string) (Issued, error) {
 		d.Bytes += f.Size
 	}
 	var err error
-	d.Directory, err = filepath.Abs(p.directory)
+	d.Directory, err = filesystem.Absolute("", p.directory)
 	return d, err
 }

@@ -22,7 +22,7 @@ func TestFiles(t *testing.T) {
 			needed[p.short()] = needed[p.short()] || len(calls) > 0
 			for _, call := range calls {
 				if !allowed && (call != "filesystem.Replace" || !onlyForTests(p)) {
-					t.Errorf("%s/%s calls %s: use internal/filesystem, so that its failure can be tested", p.short(), file, call)
+					t.Errorf("%s/%s calls %s: use internal/filesystem, so that its failure can be tested (filepath.Abs: filesystem.Absolute)", p.short(), file, call)
 				}
 			}
 		}

@@ -46,3 +46,25 @@ func TestRealPath(t *testing.T) {
 		t.Errorf("a removed working directory: %v", err)
 	}
 }
+
+// TestAbsolute: ".." at the beginning of a path leads above the target of a link, other paths keep their links, and no file has to exist.
+func TestAbsolute(t *testing.T) {
+	root, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	project, link := filepath.Join(root, "scratch", "project"), filepath.Join(root, "home", "project")
+	if err := errors.Join(os.MkdirAll(project, 0o755), os.Mkdir(filepath.Join(root, "home"), 0o755), os.Symlink(project, link)); err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(link)
+	for _, c := range []struct{ dir, path, want string }{
+		{"", "../data", filepath.Join(root, "scratch", "data")}, {link, "..", filepath.Join(root, "scratch")}, {"", "a/../../data", filepath.Join(root, "scratch", "data")},
+		{"", "", link}, {"", ".", link}, {"", "data", filepath.Join(link, "data")}, {"sub", "data", filepath.Join(link, "sub", "data")}, {link, "/a/../data", "/data"},
+		{"", "..data", filepath.Join(link, "..data")}, {"none", "../data", filepath.Join(link, "data")},
+	} {
+		if got, err := filesystem.Absolute(c.dir, c.path); err != nil || got != c.want {
+			t.Errorf("%q in %q is %q, %v; want %q", c.path, c.dir, got, err, c.want)
+		}
+	}
+}

@@ -215,7 +215,7 @@ func folderOf(file string) (string, error) {
 	if real, err := filesystem.RealPath(file); err == nil {
 		file = real
 	}
-	return filepath.Abs(filepath.Dir(file))
+	return filesystem.Absolute("", filepath.Dir(file))
 }
 
 // Size returns the number of requests that can run concurrently.

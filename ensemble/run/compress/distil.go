@@ -7,6 +7,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/run/trained"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/filesystem"
 )
 
 // Distil trains a student network on the data of finished trainings and on the distributions that these
@@ -22,7 +23,7 @@ func Distil(ctx context.Context, job *config.DistilConfig, o RetrainOptions) (*R
 		if _, _, err := trained.FinishedTraining(string(dir)); err != nil {
 			return nil, err
 		}
-		path, err := filepath.Abs(string(dir)) // the path of the configuration does not matter
+		path, err := filesystem.Absolute("", string(dir)) // the path of the configuration does not matter
 		if err != nil {
 			return nil, exit.ReadError(string(dir), err)
 		}

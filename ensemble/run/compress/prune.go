@@ -11,6 +11,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/model"
 	"github.com/ensemble-weather/ensemble/ensemble/run/trained"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/filesystem"
 )
 
 // Prune prunes the network of a finished training in rounds, with training between them, or at once, and writes a run
@@ -48,7 +49,7 @@ func prunedTraining(c *config.PruneConfig, from string) (*config.TrainConfig, []
 	}
 	weights := filepath.Join(from, "model", fmt.Sprintf(model.WeightsFormat, 0))
 	for path, name := range map[*string]string{&weights: weights, &from: from} { // the path of the configuration does not matter
-		if *path, err = filepath.Abs(name); err != nil {
+		if *path, err = filesystem.Absolute("", name); err != nil {
 			return nil, nil, exit.ReadError(name, err)
 		}
 	}
