@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 )
 
@@ -53,7 +54,9 @@ func scan(ctx context.Context, r io.ReaderAt, size int64, visit visitor) (Result
 		if start < 0 {
 			break
 		}
-		res.between(r, junkFrom, start)
+		if err := res.between(r, junkFrom, start); err != nil {
+			return res, err
+		}
 		number := len(res.Messages) + len(res.Faults) + 1
 		m, fault, err := parseMessage(w, start)
 		if err != nil {
@@ -82,44 +85,59 @@ func scan(ctx context.Context, r io.ReaderAt, size int64, visit visitor) (Result
 		off = start + m.Length
 		junkFrom = off
 	}
-	res.between(r, junkFrom, size)
-	return res, nil
+	return res, res.between(r, junkFrom, size)
 }
 
 // between records what lies between two messages: nothing, padding or junk. Zeros of the length of the message before them are
 // a message that was overwritten.
-func (res *Result) between(r io.ReaderAt, from, to int64) {
+//
+// Errors: those of reading.
+func (res *Result) between(r io.ReaderAt, from, to int64) error {
 	if to <= from || !isJunk(res.Faults, from) {
-		return
+		return nil
 	}
-	if n := len(res.Messages); n > 0 && to-from == res.Messages[n-1].Length && isZero(r, from, to) {
+	n := len(res.Messages)
+	overwritten := n > 0 && to-from == res.Messages[n-1].Length
+	zero := false
+	if overwritten || to-from <= maxPadding {
+		var err error
+		if zero, err = isZero(r, from, to); err != nil {
+			return err
+		}
+	}
+	switch {
+	case zero && overwritten:
 		f := faultf("zeros in place of a message", "%d bytes are zero, as many as the message before them has", to-from)
-		f.Message, f.Offset = len(res.Messages)+len(res.Faults)+1, from
+		f.Message, f.Offset = n+len(res.Faults)+1, from
 		res.Faults = append(res.Faults, f)
-	} else if !isPadding(r, from, to) {
+	case !zero:
 		res.Junk = append(res.Junk, Junk{from, to - from})
 	}
+	return nil
 }
 
 // maxPadding bounds the zeros with which archives fill blocks.
 const maxPadding = 8 << 10
 
-// isPadding reports whether a gap holds only zeros. Archives fill blocks with them.
-func isPadding(r io.ReaderAt, from, to int64) bool {
-	return to-from <= maxPadding && isZero(r, from, to)
-}
-
 // isZero reports whether a range of bytes holds only zeros.
-func isZero(r io.ReaderAt, from, to int64) bool {
+//
+// Errors: those of reading, and io.ErrUnexpectedEOF if the file became shorter.
+func isZero(r io.ReaderAt, from, to int64) (bool, error) {
 	var b [8 << 10]byte
 	for from < to {
-		n, _ := r.ReadAt(b[:min(int64(len(b)), to-from)], from)
-		if n == 0 || len(bytes.Trim(b[:n], "\x00")) > 0 {
-			return false
+		part := b[:min(int64(len(b)), to-from)]
+		if n, err := r.ReadAt(part, from); n < len(part) {
+			if errors.Is(err, io.EOF) {
+				err = io.ErrUnexpectedEOF
+			}
+			return false, fmt.Errorf("read at byte %d: %w", from, err)
 		}
-		from += int64(n)
+		if len(bytes.Trim(part, "\x00")) > 0 {
+			return false, nil
+		}
+		from += int64(len(part))
 	}
-	return true
+	return true, nil
 }
 
 // isJunk reports whether the bytes from off are junk. It is false for the remains

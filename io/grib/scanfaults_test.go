@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"io"
-	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -106,8 +105,10 @@ func TestZerosInPlaceOfAMessage(t *testing.T) {
 	}
 	far := make([]byte, 3*maxPadding)
 	far[len(far)-1] = 1
-	if isZero(bytes.NewReader(far), 0, int64(len(far))) || !isZero(bytes.NewReader(far), 0, int64(len(far)-1)) || isZero(bytes.NewReader(far[:len(far)-1]), 0, int64(len(far))) {
-		t.Error("a byte behind the first read, and the end of the file")
+	all, err1 := isZero(bytes.NewReader(far), 0, int64(len(far)))
+	before, err2 := isZero(bytes.NewReader(far), 0, int64(len(far)-1))
+	if _, err := isZero(bytes.NewReader(far[:len(far)-1]), 0, int64(len(far))); all || !before || err1 != nil || err2 != nil || !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Errorf("a byte behind the first read: %t %t %v %v; the end of the file: %v", all, before, err1, err2, err)
 	}
 }
 
@@ -179,23 +180,21 @@ func (r *onceBroken) ReadAt(p []byte, off int64) (int, error) {
 	return r.Reader.ReadAt(p, off)
 }
 
-// TestOneReadError: an error of any one read is returned, also if the next read succeeds, but for reads that look whether a gap is padding,
-// which make no difference here.
+// TestOneReadError: an error of any one read is returned, also if the next read succeeds.
 func TestOneReadError(t *testing.T) {
 	large := message(24)
 	large = slices.Concat(large[:8], binary.BigEndian.AppendUint64(nil, 100000), large[16:len(large)-4], make([]byte, 100000-len(large)), large[len(large)-4:]) // with a gap that is not read
 	b := slices.Concat([]byte("....."), bytes.Repeat(message(24), 3), large, bytes.Repeat([]byte{'.'}, 3*maxRead), message(24))
-	want := scanned(t, b)
 	for at := 1; ; at++ {
 		r := &onceBroken{Reader: bytes.NewReader(b), at: at}
-		got, err := Scan(context.Background(), r, int64(len(b)))
+		_, err := Scan(context.Background(), r, int64(len(b)))
 		if r.calls < at {
 			if at < 5 {
 				t.Errorf("%d reads", at-1)
 			}
 			return
 		}
-		if !errors.Is(err, errBroken) && (err != nil || !reflect.DeepEqual(got, want)) {
+		if !errors.Is(err, errBroken) {
 			t.Errorf("read %d fails: %v", at, err)
 		}
 	}
