@@ -296,7 +296,7 @@ func (r *Result) systemsTable(b *Brief) answer.Section {
 			row = append(row, "", "", "")
 		} else if i := slices.IndexFunc(b.Gains, func(c Comparison) bool { return c.Reference == v.System }); i >= 0 {
 			c := &b.Gains[i]
-			row = append(row, percent1(c.SkillScore), percent1(c.CILow), percent1(c.CIHigh))
+			row = append(row, percent(c.SkillScore, 1), percent(c.CILow, 1), percent(c.CIHigh, 1))
 		} else {
 			row = append(row, nil, nil, nil)
 		}
@@ -337,7 +337,7 @@ func (r *Result) targetsTable(all []Brief) answer.Section {
 					row[3] = digits(v.Value)
 				}
 			}
-			row[4], row[5], row[6] = percent1(c.SkillScore), percent1(c.CILow), percent1(c.CIHigh)
+			row[4], row[5], row[6] = percent(c.SkillScore, 1), percent(c.CILow, 1), percent(c.CIHigh, 1)
 		}
 		if t.Ratio != nil {
 			row[7] = measured(t.Ratio).ratio()
@@ -349,12 +349,4 @@ func (r *Result) targetsTable(all []Brief) answer.Section {
 	}
 	s.Notes = append(s.Notes, fmt.Sprintf("skill: by how much it is lower than %s; low, high: %s interval", reference, r.confidence()))
 	return s
-}
-
-// percent1 formats a fraction in percent with one decimal; "-" for missing values.
-func percent1(n Number) string {
-	if math.IsNaN(float64(n)) {
-		return "-"
-	}
-	return fmt.Sprintf("%.1f", 100*float64(n))
 }

@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/ensemble-weather/ensemble/internal/answer"
 	"github.com/ensemble-weather/ensemble/internal/humanise"
@@ -68,7 +69,7 @@ func (r *Result) comparisonSection(low string) answer.Section {
 		if c.ReferenceID != c.ID {
 			ref += " (" + c.ReferenceID + ")"
 		}
-		s.Rows = append(s.Rows, []any{Label(c.ID, c.Threshold), c.System, ref, target(c.Variable, c.Level, c.Lead, c.Region, c.Season), percent(c.SkillScore), percent(c.CILow), percent(c.CIHigh)})
+		s.Rows = append(s.Rows, []any{Label(c.ID, c.Threshold), c.System, ref, target(c.Variable, c.Level, c.Lead, c.Region, c.Season), percent(c.SkillScore, 2), percent(c.CILow, 2), percent(c.CIHigh, 2)})
 	}
 	return s
 }
@@ -78,7 +79,7 @@ func (r *Result) skillComponentSection(low string) answer.Section {
 	s := answer.Section{Columns: append(answer.TextColumns("component of skill", "system", "reference", "target"), answer.NumberColumns("", "%", low, "high", "CRPS")...)}
 	for _, x := range r.SkillComponents {
 		s.Rows = append(s.Rows, []any{x.Component, x.System, x.Reference + " (" + x.ReferenceID + ")", target(x.Variable, x.Level, x.Lead, x.Region, x.Season),
-			percent(x.Reduction), percent(x.CILow), percent(x.CIHigh), digits(x.CRPS)})
+			percent(x.Reduction, 2), percent(x.CILow, 2), percent(x.CIHigh, 2), digits(x.CRPS)})
 	}
 	return s
 }
@@ -116,10 +117,14 @@ func digits(n Number) string {
 	return strconv.FormatFloat(v, 'g', 5, 64)
 }
 
-// percent formats a fraction in percent with two decimals; "-" for missing values.
-func percent(n Number) string {
+// percent formats a fraction in percent with some decimals; "-" for missing values. What rounds to zero has no sign.
+func percent(n Number, decimals int) string {
 	if math.IsNaN(float64(n)) {
 		return "-"
 	}
-	return strconv.FormatFloat(100*float64(n), 'f', 2, 64)
+	s := strconv.FormatFloat(100*float64(n), 'f', decimals, 64)
+	if strings.Trim(s, "-0.") == "" {
+		return strings.TrimPrefix(s, "-")
+	}
+	return s
 }

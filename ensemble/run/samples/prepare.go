@@ -19,6 +19,7 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/answer"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/filesystem"
+	"github.com/ensemble-weather/ensemble/internal/humanise"
 	"github.com/ensemble-weather/ensemble/internal/progress"
 	"github.com/ensemble-weather/ensemble/internal/rundir"
 	fio "github.com/ensemble-weather/ensemble/io"
@@ -467,7 +468,7 @@ func StoreGrid(ctx context.Context, dir string) (*ensemble.Grid, error) {
 func (r *PrepareResult) Sections() answer.Sections {
 	line := r.Out + ": already complete"
 	if !r.Complete {
-		line = fmt.Sprintf("%s: %d initialisations, %d bytes in %d shards", r.Out, r.Inits, r.Bytes, r.Shards)
+		line = fmt.Sprintf("%s: %d initialisations, %d bytes in %s", r.Out, r.Inits, r.Bytes, humanise.Count(r.Shards, "shard"))
 		if r.Kept > 0 {
 			line += fmt.Sprintf(", %d of them written before", r.Kept)
 		}
@@ -489,7 +490,7 @@ func StoreSections(s *store.Store, stats bool) answer.Sections {
 	for _, v := range s.Variables {
 		variables = append(variables, v.Name+" ("+v.Unit+")")
 	}
-	row("sample store", "format %d, %s, %d bytes in %d shards", s.Format, s.Storage, s.Bytes(), len(s.Shards))
+	row("sample store", "format %d, %s, %d bytes in %s", s.Format, s.Storage, s.Bytes(), humanise.Count(len(s.Shards), "shard"))
 	row("variables", "%s", strings.Join(variables, ", "))
 	row("levels", "%s", input.Abbreviate(axes.Levels))
 	row("leads", "%s", input.Abbreviate(axes.Leads))
