@@ -74,7 +74,10 @@ INLINE void mm_rows_of(const int half, const int mr, const int nv, long kc, cons
 	}
 	for (long k = 0; k < kc; k++, b += bs) {
 		vec bv[NV];
-		UNROLL for (int j = 0; j < nv; j++) bv[j] = load(b + j * VL);
+		UNROLL for (int j = 0; j < nv; j++) {
+			bv[j] = load(b + j * VL);
+			__builtin_prefetch(b + kc * bs + j * VL); // of the next product, which comes from far
+		}
 		UNROLL for (int r = 0; r < mr; r++) {
 			float s = base[r / 3][r % 3 * as + k];
 			UNROLL for (int j = 0; j < nv; j++) acc[r][j] = fma_of(half, acc[r][j], s, bv[j]);
