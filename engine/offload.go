@@ -23,17 +23,17 @@ func setDeviceLimits(u *pass.Unit, dev backend.Backend, o Options) error {
 	r, ok := dev.(backend.Remote)
 	if !ok {
 		if o.Memory.OffloadFolder != "" && dev.Elem() == graph.Float32 {
-			setFileLinks(u, o.Memory)
+			setFileLinks(u, o)
 		}
 		return nil
 	}
 	u.LinksTo = "host memory"
-	u.Links = func() (toHost, fromHost float64, err error) {
+	u.Links = func() (by pass.Links, err error) {
 		err = dev.Do(func() (err error) {
-			toHost, fromHost, err = r.CopyRates()
+			by.ToHost, by.FromHost, err = r.CopyRates()
 			return err
 		})
-		return toHost, fromHost, err
+		return by, err
 	}
 	u.Seconds = r.EstimateSeconds
 	if u.MemoryLimit > 0 {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"time"
 	"unsafe"
@@ -12,6 +13,7 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/graph"
 	"github.com/ensemble-weather/ensemble/engine/op"
 	"github.com/ensemble-weather/ensemble/engine/pass"
+	"github.com/ensemble-weather/ensemble/engine/tune"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/filesystem"
 )
@@ -150,13 +152,13 @@ func (o *offloadFile) kernel(p *Plan, n *graph.Node, q backend.Request, starts m
 const elemBytes = 4
 
 // setFileLinks enables copies to a file in a folder. A convolution whose variants have times takes that of the fastest.
-func setFileLinks(u *pass.Unit, m Memory) {
+func setFileLinks(u *pass.Unit, o Options) {
 	u.LinksTo = "a file"
-	u.Links = func() (toFile, fromFile float64, err error) {
-		if m.OffloadRate > 0 {
-			return m.OffloadRate, m.OffloadRate, nil
+	u.Links = func() (pass.Links, error) {
+		if rate := o.Memory.OffloadRate; rate > 0 {
+			return pass.Links{ToHost: rate, FromHost: rate}, nil
 		}
-		return fileRates(m.OffloadFolder)
+		return fileLinks(o.Memory.OffloadFolder, o.Threads, runtime.NumCPU())
 	}
 	lister := u.Variants
 	if lister == nil {
@@ -171,31 +173,44 @@ func setFileLinks(u *pass.Unit, m Memory) {
 	}
 }
 
-// fileRates measures the rates of copies to a disk and back, in bytes per second, by one copy of 32 MiB each that the
-// page cache does not serve: if memory is short, it serves none.
+// diskMargin is the share of the time of a step that copies to a disk have to save: rates of one disk differed by a factor of
+// three between measurements.
+const diskMargin = 0.05
+
+// fileLinks measures copies to a disk and back, by one copy of 32 MiB each that the page cache does not serve: if memory
+// is short, it serves none. Where each processor has one of the threads of the kernels, these lose the time that a processor is busy with copies,
+// divided by their number, as those who have less to do take over.
 //
 // Errors: those of newOffloadFile, of copies, and exit 74 of a disk that cannot be written.
-func fileRates(folder string) (toFile, fromFile float64, err error) {
+func fileLinks(folder string, threads, processors int) (by pass.Links, err error) {
 	x := make([]byte, 32<<20)
 	for i := range x { // file systems store zeros faster
 		x[i] = byte(i>>8) * byte(i)
 	}
 	o, err := newOffloadFile(folder, int64(len(x)), 1)
 	if err != nil {
-		return 0, 0, err
+		return by, err
 	}
+	bytes := float64(len(x))
+	busy := 0.0 // seconds of processors, both ways
 	rate := func(to bool) (float64, error) {
-		start := time.Now()
+		start, used := time.Now(), tune.ProcessTime()
 		err := o.copy(&fileCopy{bytes: x, toFile: to})
 		if to && err == nil {
 			err = o.sync()
 		}
-		return float64(len(x)) / time.Since(start).Seconds(), err
+		took := time.Since(start).Seconds()
+		busy += min(took, (tune.ProcessTime() - used).Seconds()) // what else the process does is not of the copy
+		return bytes / took, err
 	}
-	if toFile, err = rate(true); err == nil {
-		fromFile, err = rate(false)
+	if by.ToHost, err = rate(true); err == nil {
+		by.FromHost, err = rate(false)
 	}
-	return toFile, fromFile, errors.Join(err, o.close())
+	by.Margin = diskMargin
+	if threads >= processors {
+		by.Lost = busy / (2 * bytes) / float64(threads)
+	}
+	return by, errors.Join(err, o.close())
 }
 
 // sync waits until the disk has all bytes of the file, and drops them from the page cache.

@@ -8,12 +8,25 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/pass/offload"
 )
 
+// Links describes the copies between a device and where results go that its memory cannot keep.
+type Links struct {
+	ToHost, FromHost float64 // bytes per second; 0: no copies
+	// Lost is the time that kernels lose to a copy, in seconds per byte of either direction: a copy that needs a processor
+	// takes it from them if none is idle.
+	Lost float64
+	// Margin is the share of the time that a plan with copies has to save over one that only recomputes. It covers rates
+	// that vary from step to step.
+	Margin float64
+}
+
 // links models the copy engines between device memory and host memory, one per
 // direction, which run concurrently with kernels. An offloaded result is copied
 // to the host once, after the operation that computes it. Its device memory is
 // free from the end of this copy to the start of the copy back.
 type links struct {
 	toHost, fromHost float64   // elements per second
+	lost             float64   // seconds of kernels per element
+	margin           float64   // of Links
 	time             []float64 // seconds of a kernel, by number in an order; 0 for a fetch
 	free, wanted     []bool    // scratch memory for comparisons of orders
 }
@@ -26,9 +39,10 @@ var copyWeights = []float64{0, 1e3, 0.25, 1, 4}
 
 // enableCopies enables fetches in orders, and takes kernel times from the
 // backend where it knows them instead of the cost model.
-func (p *orderModel) enableCopies(u *Unit, toHost, fromHost float64) {
+func (p *orderModel) enableCopies(u *Unit, by Links) {
 	n := len(p.g.Nodes)
-	l := &links{toHost: toHost / float64(u.ElemBytes), fromHost: fromHost / float64(u.ElemBytes)}
+	bytes := float64(u.ElemBytes)
+	l := &links{toHost: by.ToHost / bytes, fromHost: by.FromHost / bytes, lost: by.Lost * bytes, margin: by.Margin}
 	if u.Seconds != nil {
 		for i, nd := range p.g.Nodes {
 			if nd.Kind == graph.KindOp && !nd.Op.Alias {
@@ -60,7 +74,7 @@ func (p *orderModel) fetchNumber(id int) int { return id + len(p.g.Nodes) }
 func (p *orderModel) setCopyWeight(weight float64) {
 	l := p.links
 	for id := range p.g.Nodes {
-		p.cost[p.fetchNumber(id)] = weight * float64(p.size[id]) / min(l.toHost, l.fromHost)
+		p.cost[p.fetchNumber(id)] = float64(p.size[id]) * (weight/min(l.toHost, l.fromHost) + 2*l.lost) // there and back
 	}
 }
 

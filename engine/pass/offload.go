@@ -181,9 +181,12 @@ func (p *orderModel) placeOffloads(a *measuredOrder, slack []int) []offloadCopy 
 			wait(oldest)
 		}
 		c.now += p.links.time[id]
-		if id == p.opOf[id] && fetched[id] {
+		if r := p.opOf[id]; r != id {
+			c.now += float64(p.size[r]) * p.links.lost
+		} else if fetched[id] {
 			fetched[id] = false
 			c.toHost = max(c.now, c.toHost) + float64(p.size[id])/p.links.toHost
+			c.now += float64(p.size[id]) * p.links.lost
 			offloads = append(offloads, offloadCopy{id: id, computed: t, lastRead: a.last[t], end: c.toHost})
 			pending = append(pending, len(offloads)-1)
 		}
@@ -263,11 +266,13 @@ func (p *orderModel) simulate(steps []step) (end float64, begins []float64) {
 		case beginOffload:
 			c.toHost = max(c.now, c.toHost) + n/p.links.toHost
 			out[s.op] = c.toHost
+			c.now += n * p.links.lost
 		case endOffload:
 			c.now = max(c.now, out[s.op])
 		case beginFetch:
 			c.fromHost = max(c.now, c.fromHost) + n/p.links.fromHost
 			in[s.op] = c.fromHost
+			c.now += n * p.links.lost
 		case endFetch:
 			c.now = max(c.now, in[s.op])
 		}
@@ -277,6 +282,14 @@ func (p *orderModel) simulate(steps []step) (end float64, begins []float64) {
 		}
 	}
 	return c.now, begins
+}
+
+// rated is the time of an order for comparisons: with the margin of its copies.
+func (p *orderModel) rated(a *measuredOrder, end float64) float64 {
+	if slices.Contains(p.fetched(a.order), true) {
+		return end / (1 - p.links.margin)
+	}
+	return end
 }
 
 // fastest returns the order of the fastest plan within the limit, or nil if
@@ -289,7 +302,7 @@ func (p *orderModel) fastest(plans []*measuredOrder, limit int) (best []int) {
 	var all []timed
 	for _, a := range plans {
 		_, end := p.scheduleCopies(a, limit)
-		all = append(all, timed{a, end})
+		all = append(all, timed{a, p.rated(a, end)})
 	}
 	slices.SortStableFunc(all, func(a, b timed) int { return cmp.Compare(a.least, b.least) })
 	fastest := math.Inf(1)
@@ -297,7 +310,8 @@ func (p *orderModel) fastest(plans []*measuredOrder, limit int) (best []int) {
 		if a.least >= fastest {
 			break
 		}
-		if _, end := p.fitSteps(a.measuredOrder, limit); end < fastest {
+		_, end := p.fitSteps(a.measuredOrder, limit)
+		if end = p.rated(a.measuredOrder, end); end < fastest {
 			best, fastest = a.order, end
 		}
 	}
@@ -334,6 +348,7 @@ func (p *orderModel) improve(a *measuredOrder, limit int) *measuredOrder {
 	// Fragmentation of the arena is similar for neighbours.
 	memory := limit - max(0, p.arenaOf(steps)-p.peakOf(a, steps))
 	_, end := p.scheduleCopies(a, memory)
+	end = p.rated(a, end)
 	for better := true; better; {
 		better = false
 		for _, b := range p.neighbours(a) {
@@ -341,8 +356,9 @@ func (p *orderModel) improve(a *measuredOrder, limit int) *measuredOrder {
 				continue
 			}
 			_, e := p.scheduleCopies(b, memory)
-			if e < end*(1-1e-3) && p.arena(b.order) <= limit {
-				if _, real := p.fitSteps(b, limit); real < end*(1-1e-3) {
+			if p.rated(b, e) < end*(1-1e-3) && p.arena(b.order) <= limit {
+				_, real := p.fitSteps(b, limit)
+				if real = p.rated(b, real); real < end*(1-1e-3) {
 					a, end, better = b, real, true
 					break
 				}

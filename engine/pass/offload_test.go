@@ -15,14 +15,14 @@ import (
 // overLinks runs all passes for a device whose kernels take a microsecond plus
 // a nanosecond per element that they move, with copy engines of the given bytes
 // per second.
-func overLinks(t *testing.T, g *graph.Graph, limit int64, rate float64) (*Unit, error) {
+func overLinks(t *testing.T, g *graph.Graph, limit int64, by Links) (*Unit, error) {
 	t.Helper()
 	own, err := g.Rewrite(nil, func(*graph.Builder, *graph.Node, []graph.Value) graph.Value { return graph.Value{} })
 	if err != nil {
 		t.Fatal(err)
 	}
 	u := &Unit{Graph: own, Device: Device{ElemBytes: 4, Seconds: moving}, Options: Options{MemoryLimit: limit}}
-	u.Links = func() (toHost, fromHost float64, err error) { return rate, rate / 2, nil }
+	u.Links = func() (Links, error) { return by, nil }
 	return u, Run(List, u)
 }
 
@@ -39,7 +39,7 @@ func moving(q backend.Request) float64 {
 // changes the source of a copy in progress, and that nothing accesses its
 // destination. It returns the time with one engine for kernels and one for each
 // copy direction, each working in order.
-func carried(t *testing.T, u *Unit, rate float64) (end float64) {
+func carried(t *testing.T, u *Unit, by Links) (end float64) {
 	t.Helper()
 	g, m := u.Graph, u.Memory
 	memory := map[MemorySpace][]int{Arena: make([]int, m.ArenaSize), Host: make([]int, m.HostSize)}
@@ -78,8 +78,9 @@ func carried(t *testing.T, u *Unit, rate float64) (end float64) {
 		switch n.Op {
 		case op.OffloadStartOp:
 			check("offload_start", g.AliasRoot(n.In[0]), g.AliasRoot(n.In[0]))
-			toHost = max(now, toHost) + bytes/rate
+			toHost = max(now, toHost) + bytes/by.ToHost
 			ready[id] = toHost
+			now += bytes * by.Lost
 			write(id, underWay)
 		case op.OffloadDoneOp:
 			check("offload_done", g.AliasRoot(n.In[1]), g.AliasRoot(n.In[1]))
@@ -88,8 +89,9 @@ func carried(t *testing.T, u *Unit, rate float64) (end float64) {
 			now = max(now, ready[n.In[0]])
 		case op.FetchStartOp:
 			check("fetch_start", n.In[0], n.In[0])
-			fromHost = max(now, fromHost) + bytes/(rate/2)
+			fromHost = max(now, fromHost) + bytes/by.FromHost
 			ready[id] = fromHost
+			now += bytes * by.Lost
 			write(id, underWay)
 		case op.FetchDoneOp:
 			check("fetch_done", n.In[0], underWay)
@@ -117,25 +119,26 @@ func TestOffload(t *testing.T) {
 		least int // total number of offloaded results
 	}{{"net", net(t), 2}, {"deep", deep(t), 10}} {
 		away := 0
-		free, err := overLinks(t, c.g, 0, 1e9)
+		free, err := overLinks(t, c.g, 0, Links{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		most := arenaBytes(free)
-		ideal := carried(t, free, 1)
+		ideal := carried(t, free, Links{})
 		for range 6 {
 			rate := math.Exp(r.Float64()*9) * 1e7
-			_, err := overLinks(t, c.g, 64, rate)
+			by := Links{ToHost: rate, FromHost: rate / 2, Lost: r.Float64() / rate * float64(r.IntN(2)), Margin: 0.2 * float64(r.IntN(2))}
+			_, err := overLinks(t, c.g, 64, by)
 			least := tooSmall(t, err)
 			limit := least + r.Int64N(max(most-least, 1))
 			if r.IntN(3) == 0 {
 				limit = least
 			}
-			u, err := overLinks(t, c.g, limit, rate)
+			u, err := overLinks(t, c.g, limit, by)
 			if err != nil || arenaBytes(u) > limit {
 				t.Fatalf("%s: limit %d of %d: arena %d, error %v", c.name, limit, most, arenaBytes(u), err)
 			}
-			end := carried(t, u, rate)
+			end := carried(t, u, by)
 			if math.Abs(end-u.Recomputed.Slowdown*ideal) > 1e-9*end {
 				t.Errorf("%s: limit %d of %d over %.3g bytes a second: %g s, predicted %g", c.name, limit, most, rate, end, u.Recomputed.Slowdown*ideal)
 			}
@@ -153,6 +156,31 @@ func TestOffload(t *testing.T) {
 		}
 		if away < c.least {
 			t.Errorf("%s: %d results left", c.name, away)
+		}
+	}
+}
+
+// TestCopiesThatDoNotPay verifies that nothing is offloaded where copies take more time from the kernels than they save, or save
+// less than the margin.
+func TestCopiesThatDoNotPay(t *testing.T) {
+	g := deep(t)
+	free, err := overLinks(t, g, 0, Links{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	fast := Links{ToHost: 1e10, FromHost: 1e10}
+	_, err = overLinks(t, g, 64, Links{})
+	least := tooSmall(t, err)
+	for _, share := range []int64{0, 1, 2} {
+		limit := least + (arenaBytes(free)-least)*share/3
+		for _, c := range []struct {
+			by     Links
+			copies bool
+		}{{fast, true}, {Links{ToHost: 1e10, FromHost: 1e10, Lost: 1e-6}, false}, {Links{ToHost: 1e10, FromHost: 1e10, Margin: 0.99}, false}} {
+			u, err := overLinks(t, g, limit, c.by)
+			if err != nil || u.Recomputed.Offloaded > 0 != c.copies || u.Recomputed.Offloaded+u.Recomputed.Operations == 0 {
+				t.Errorf("%+v in %d bytes: %+v, %v", c.by, limit, u.Recomputed, err)
+			}
 		}
 	}
 }
@@ -207,7 +235,7 @@ func blocksOf(blocks []offload.Block, m offload.Machine, letters string) (*order
 		p.forward[i], p.recomputable[i] = true, true
 		order = append(order, i)
 	}
-	p.enableCopies(&Unit{Graph: g, Device: Device{ElemBytes: 1}}, m.ToHost, m.FromHost)
+	p.enableCopies(&Unit{Graph: g, Device: Device{ElemBytes: 1}}, Links{ToHost: m.ToHost, FromHost: m.FromHost})
 	for i := n - 1; i >= 0; i-- {
 		switch letters[i] {
 		case offload.Recompute:

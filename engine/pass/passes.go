@@ -79,11 +79,10 @@ type Device struct {
 	// HasTwoFourKernels reports whether the device has kernels for filters with the
 	// 2:4 pattern.
 	HasTwoFourKernels bool
-	// Links returns the rates of copies between device and host that run
-	// concurrently with kernels, in bytes per second. Rates of 0, or a nil
-	// function, mean that there are none. It is called only if the memory does
-	// not suffice.
-	Links func() (toHost, fromHost float64, err error)
+	// Links describes copies between device and host that run concurrently with
+	// kernels. Rates of 0, or a nil function, mean that there are none. It is
+	// called only if the memory does not suffice.
+	Links func() (Links, error)
 	// LinksTo names in notes what the copies go to.
 	LinksTo string
 	// Seconds estimates the time of a kernel, where copies are possible; 0:

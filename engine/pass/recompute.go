@@ -72,12 +72,12 @@ func recompute(u *Unit) error {
 		return nil
 	}
 	if u.Links != nil {
-		toHost, fromHost, err := u.Links()
+		by, err := u.Links()
 		if err != nil {
 			return err
 		}
-		if toHost > 0 && fromHost > 0 {
-			p.enableCopies(u, toHost, fromHost)
+		if by.ToHost > 0 && by.FromHost > 0 {
+			p.enableCopies(u, by)
 		}
 	}
 	order, smallest := p.searchPaths(initialOrders(u), limit)
