@@ -28,7 +28,7 @@ func TestHalfOfTheGlobe(t *testing.T) {
 			}
 			dev := &cuda.Backend{} // used for its estimates only
 			u := &pass.Unit{Graph: own, Device: pass.Device{ElemBytes: 4, Layouts: dev, Seconds: dev.EstimateSeconds}, Options: pass.Options{MemoryLimit: limit, Precision: d}}
-			u.Links = func() (toHost, fromHost float64, err error) { return 50e9, 50e9, nil }
+			u.Links = func() (pass.Links, error) { return pass.Links{ToHost: 50e9, FromHost: 50e9}, nil }
 			if err := pass.Run(pass.List, u); err != nil {
 				t.Fatal(err)
 			}
