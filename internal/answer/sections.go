@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"reflect"
+	"strings"
 )
 
 // Sections is a result for display, in the order of printing. WriteText,
@@ -92,7 +93,20 @@ func (c Column) cell(x any) string {
 	case c.Format == "":
 		return fmt.Sprint(v.Interface())
 	}
-	return fmt.Sprintf(c.Format, v.Interface())
+	text := fmt.Sprintf(c.Format, v.Interface())
+	if v.CanFloat() {
+		return UnsignedZero(text)
+	}
+	return text
+}
+
+// UnsignedZero removes the sign from the text of a number, with a unit or without, that was rounded to zero.
+func UnsignedZero(text string) string {
+	unsigned, negative := strings.CutPrefix(text, "-")
+	if negative && strings.HasPrefix(unsigned, "0") && !strings.ContainsAny(unsigned, "123456789") {
+		return unsigned
+	}
+	return text
 }
 
 // Cells returns the header, nil for none, and the formatted cells, one per column.

@@ -84,3 +84,17 @@ func TestPrintersFail(t *testing.T) {
 		}
 	}
 }
+
+// TestUnsignedZero: a number that is rounded to zero has no sign, in cells too; other texts stay.
+func TestUnsignedZero(t *testing.T) {
+	for text, want := range map[string]string{"-0.00": "0.00", "-0": "0", "-0.00 %": "0.00 %", "-0.01": "-0.01", "-10.0": "-10.0", "-": "-", "0.00": "0.00", "-inf": "-inf", "-0e+00": "0e+00", "": ""} {
+		if got := UnsignedZero(text); got != want {
+			t.Errorf("%q is %q, want %q", text, got, want)
+		}
+	}
+	small := -0.001
+	s := Section{Columns: []Column{NumberColumn("a", "", "%.2f %%")}, Rows: [][]any{{-0.004}, {&small}, {-0.006}, {"-0.00"}}}
+	if _, rows := s.Cells(); rows[0][0] != "0.00 %" || rows[1][0] != "0.00 %" || rows[2][0] != "-0.01 %" || rows[3][0] != "-0.00" {
+		t.Errorf("%v", rows)
+	}
+}

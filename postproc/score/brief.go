@@ -72,11 +72,11 @@ func (c *Comparison) intervalText(confidence string) string {
 	case math.IsNaN(float64(c.CILow)):
 		return "too few dates for an interval"
 	case c.CILow <= 0 && c.CIHigh >= 0:
-		return fmt.Sprintf("which may be chance: %s interval %.1f to %.1f %%", confidence, 100*float64(c.CILow), 100*float64(c.CIHigh))
+		return fmt.Sprintf("which may be chance: %s interval %s to %s %%", confidence, percent(c.CILow, 1), percent(c.CIHigh, 1))
 	case c.CIHigh < 0:
-		return fmt.Sprintf("%s interval %.1f to %.1f %%", confidence, -100*float64(c.CIHigh), -100*float64(c.CILow))
+		return fmt.Sprintf("%s interval %s to %s %%", confidence, percent(-c.CIHigh, 1), percent(-c.CILow, 1))
 	}
-	return fmt.Sprintf("%s interval %.1f to %.1f %%", confidence, 100*float64(c.CILow), 100*float64(c.CIHigh))
+	return fmt.Sprintf("%s interval %s to %s %%", confidence, percent(c.CILow, 1), percent(c.CIHigh, 1))
 }
 
 // skillSentence states the skill of the first system relative to the raw ensembles and the best baseline.

@@ -5,7 +5,6 @@ import (
 	"math"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/ensemble-weather/ensemble/internal/answer"
 	"github.com/ensemble-weather/ensemble/internal/humanise"
@@ -122,9 +121,5 @@ func percent(n Number, decimals int) string {
 	if math.IsNaN(float64(n)) {
 		return "-"
 	}
-	s := strconv.FormatFloat(100*float64(n), 'f', decimals, 64)
-	if strings.Trim(s, "-0.") == "" {
-		return strings.TrimPrefix(s, "-")
-	}
-	return s
+	return answer.UnsignedZero(strconv.FormatFloat(100*float64(n), 'f', decimals, 64))
 }

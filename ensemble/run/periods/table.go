@@ -94,7 +94,8 @@ func Interval(low, high score.Number) any {
 	if low != low || high != high {
 		return nil
 	}
-	return fmt.Sprintf("%.2f to %.2f", 100*low, 100*high)
+	percent := func(x score.Number) string { return answer.UnsignedZero(fmt.Sprintf("%.2f", 100*x)) }
+	return percent(low) + " to " + percent(high)
 }
 
 // TargetName names a target for people.
