@@ -173,7 +173,7 @@ func setFileLinks(u *pass.Unit, o Options) {
 	}
 }
 
-// diskMargin is the share of the time of a step that copies to a disk have to save: rates of one disk differed by a factor of
+// diskMargin is the share of the time of a step that copies to a disk have to save: rates of one disk differed by more than a factor of
 // three between measurements.
 const diskMargin = 0.05
 

@@ -22,22 +22,6 @@ func heuristics(precision string) engine.Options {
 	return engine.Options{Numerics: engine.Numerics{Precision: precision, UseHeuristics: true}}
 }
 
-// onDisk returns an empty folder whose files do not lie in memory. The test is skipped if there is none.
-func onDisk(t *testing.T) string {
-	for _, parent := range []string{"", "/var/tmp", "."} {
-		folder, err := os.MkdirTemp(parent, "activations")
-		if err != nil {
-			continue
-		}
-		t.Cleanup(func() { _ = os.Remove(folder) })
-		if !filesystem.IsInMemory(folder) {
-			return folder
-		}
-	}
-	t.Skip("all folders for temporary files lie in memory")
-	return ""
-}
-
 // Activations that go to a file and back leave all bits of a training as they are, and the memory within its limit. The folder is empty
 // while and after the training runs.
 func TestOffloadToFile(t *testing.T) {
@@ -45,7 +29,7 @@ func TestOffloadToFile(t *testing.T) {
 		o := heuristics(precision)
 		all := compile(t, manyChannels(t), o)
 		train(t, all, 3)
-		o.Memory.OffloadFolder, o.Memory.OffloadRate, o.Memory.Limit = onDisk(t), 1e9, all.MemoryBytes()*7/10
+		o.Memory.OffloadFolder, o.Memory.OffloadRate, o.Memory.Limit = engine.OnDisk(t), 1e9, all.MemoryBytes()*7/10
 		p := compile(t, manyChannels(t), o)
 		var text strings.Builder
 		if err := p.Explain(&text); err != nil || !strings.Contains(text.String(), "fetch_done") || !strings.Contains(text.String(), "offloaded to a file") {
@@ -66,7 +50,7 @@ func TestOffloadAtTheRateOfTheDisk(t *testing.T) {
 	o := heuristics("f32")
 	all := compile(t, manyChannels(t), o)
 	train(t, all, 1)
-	o.Memory.OffloadFolder, o.Memory.Limit = onDisk(t), all.MemoryBytes()*7/10
+	o.Memory.OffloadFolder, o.Memory.Limit = engine.OnDisk(t), all.MemoryBytes()*7/10
 	p := compile(t, manyChannels(t), o)
 	train(t, p, 1)
 	if bits(p.Store()) != bits(all.Store()) {
@@ -79,7 +63,7 @@ func TestOffloadToFileFails(t *testing.T) {
 	o := heuristics("f32")
 	all := compile(t, manyChannels(t), o)
 	train(t, all, 2)
-	o.Memory.OffloadFolder, o.Memory.OffloadRate, o.Memory.Limit = onDisk(t), 1e9, all.MemoryBytes()*7/10
+	o.Memory.OffloadFolder, o.Memory.OffloadRate, o.Memory.Limit = engine.OnDisk(t), 1e9, all.MemoryBytes()*7/10
 	for _, f := range []faultfs.Fault{{Of: []faultfs.Kind{faultfs.Write}, Err: unix.ENOSPC}, {Of: []faultfs.Kind{faultfs.Read}, Err: unix.EIO}} {
 		f.N = 2                                                                                       // the first measures the rate
 		_, fast := faultfs.Use(faultfs.Fault{N: 1, Times: -1, Of: f.Of, Delay: 5 * time.Millisecond}) // kernels end before copies
