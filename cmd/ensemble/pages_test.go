@@ -11,8 +11,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spf13/cobra"
 	"mvdan.cc/sh/v3/syntax"
 
+	"github.com/ensemble-weather/ensemble/ensemble/experiment"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
@@ -80,7 +82,7 @@ func TestPagesCommandLines(t *testing.T) {
 	if got := commandLines("`ensemble x --y` and\n\n    $ bin/ensemble z \\\n      --w # c\n\n```yaml\nensemble no\n```\n"); !slices.Equal(got, []string{"ensemble x --y", "bin/ensemble z  --w # c"}) {
 		t.Fatalf("command lines %q", got)
 	}
-	checked, executed := 0, 0
+	checked, executed, variants := 0, 0, 0
 	for _, path := range pages(t) {
 		rel, _ := filepath.Rel("../..", path)
 		page, err := os.ReadFile(path)
@@ -102,6 +104,7 @@ func TestPagesCommandLines(t *testing.T) {
 			} else if err := cmd.ParseFlags(rest); err != nil && !strings.Contains(err.Error(), "invalid argument") && !strings.HasPrefix(err.Error(), "flag needs an argument") && err.Error() != "pflag: help requested" {
 				t.Errorf("%s: %s: %v", rel, line, err)
 			}
+			variants += checkVariants(t, rel, cmd)
 			checked++
 			if runnable[cmd.CommandPath()] && !slices.ContainsFunc(args, func(a string) bool {
 				return strings.Contains(a, "$") || strings.ContainsAny(a, "ABCDEFGHIJKLMNOPQRSTUVWXYZ") || strings.HasSuffix(a, ".yaml")
@@ -113,9 +116,25 @@ func TestPagesCommandLines(t *testing.T) {
 			}
 		}
 	}
-	if checked < 200 || executed < 20 {
-		t.Errorf("%d command lines, %d of them executed, want over 200 and 20", checked, executed)
+	if checked < 200 || executed < 20 || variants < 20 {
+		t.Errorf("%d command lines, %d of them executed, %d variants, want over 200, 20 and 20", checked, executed, variants)
 	}
+}
+
+// checkVariants checks the variants of a command line, but for words that a shell expands or that are left out. It
+// returns their number.
+func checkVariants(t *testing.T, page string, cmd *cobra.Command) int {
+	variants, err := cmd.Flags().GetStringArray("variant")
+	if err != nil {
+		return 0 // the command has none
+	}
+	for _, v := range variants {
+		words := slices.DeleteFunc(strings.Fields(v), func(w string) bool { return strings.ContainsAny(w, "$…") })
+		if _, err := experiment.ParseVariant(strings.Join(words, " ")); err != nil {
+			t.Errorf("%s: %v", page, err)
+		}
+	}
+	return len(variants)
 }
 
 // runnable are commands that need no file and write none. The others of the quickstart, of the pages of migration and of the
