@@ -54,7 +54,7 @@ CASES: dict[str, Mapping[str, Any]] = {
         "prune__every": 2,
         "prune__channel_multiple": 1,
     },
-    "resnet2d_simple": {**ONE_FIELD, "model__kind": "resnet2d_simple"},
+    "resnet2d_simple": {**ONE_FIELD, "model__kind": "resnet2d_simple", "train__learning_rate": 0.001},
     "drn": {"model__kind": "drn", "model__base": 8},
     "lenet": {"model__kind": "lenet"},
     "unet2d": {"model__kind": "unet2d"},
