@@ -132,7 +132,7 @@ func (p *Panel) sheet() Drawing {
 	return Drawing{width, height, func(all draw.Canvas) {
 		title := sans(14, "bold", ink)
 		title.YAlign = text.YTop
-		all.FillText(title, vg.Point{X: 0.2 * vg.Inch, Y: height - 0.12*vg.Inch}, spaced(p.Title))
+		drawTitle(all, title, vg.Point{X: 0.2 * vg.Inch, Y: height - 0.12*vg.Inch}, spaced(p.Title))
 		for j, c := range pictures {
 			left := 0.1*vg.Inch + vg.Length(j%columns)*cell
 			top := height - sheetTop - vg.Length(j/columns)*row
@@ -140,7 +140,7 @@ func (p *Panel) sheet() Drawing {
 				Min: vg.Point{X: left + 0.1*vg.Inch, Y: top - row + 0.04*vg.Inch}, Max: vg.Point{X: left + cell - 0.25*vg.Inch, Y: top - mapTitle}}}
 			axes := c.plot()
 			axes.Draw(box)
-			all.FillText(sans(11, "", quiet), vg.Point{X: axes.DataCanvas(box).Min.X, Y: top - mapTitle + 3}, capitalise(c.m.Title))
+			drawTitle(box, sans(11, "", quiet), vg.Point{X: axes.DataCanvas(box).Min.X, Y: top - mapTitle + 3}, capitalise(c.m.Title))
 		}
 		pictures[0].drawBar(draw.Crop(all, 0.6*vg.Inch, -0.6*vg.Inch, 0.1*vg.Inch, -(height - sheetBar + 0.1*vg.Inch)))
 	}}
@@ -164,7 +164,7 @@ func (c *Chart) Drawing() Drawing {
 	return Drawing{chartWidth, chartHeight, func(all draw.Canvas) {
 		title := sans(12, "bold", ink)
 		title.YAlign = text.YTop
-		all.FillText(title, vg.Point{X: 0.15 * vg.Inch, Y: chartHeight - 0.1*vg.Inch}, c.Title)
+		drawTitle(all, title, vg.Point{X: 0.15 * vg.Inch, Y: chartHeight - 0.1*vg.Inch}, c.Title)
 		p := plot.New()
 		p.X.Label.Text, p.Y.Label.Text = c.X, c.yTitle()
 		p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = c.ranges()

@@ -3,6 +3,7 @@ package report
 import (
 	"bytes"
 	"image/color"
+	"strings"
 	"testing"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
@@ -49,6 +50,39 @@ func TestDrawing(t *testing.T) {
 	}
 	if _, err := (Panel{Maps: []Map{{Grid: g, Values: low[:3]}}}).Drawing(); err == nil {
 		t.Error("a map that does not fill its grid was drawn")
+	}
+}
+
+// TestLongTitles: titles that are wider than the picture are drawn smaller, so that they end before its edge.
+func TestLongTitles(t *testing.T) {
+	g, err := ensemble.NamedGrid("10deg")
+	if err != nil {
+		t.Fatal(err)
+	}
+	long := strings.Repeat("m", 150) // without gaps
+	m := Map{Title: long, Grid: g, Values: make([]float32, g.Size())}
+	c := Chart{Title: long, X: "epoch", Y: "loss", Lines: []Line{{Name: "a", X: []float64{1, 2}, Y: []float64{1, 2}}}}
+	one, errOne := Panel{Title: long, Unit: "K", Maps: []Map{m}}.Drawing()
+	two, errTwo := Panel{Title: long, Unit: "K", Maps: []Map{m, m}}.Drawing()
+	if errOne != nil || errTwo != nil {
+		t.Fatal(errOne, errTwo)
+	}
+	for name, d := range map[string]Drawing{"one map": one, "two maps": two, "chart": c.Drawing()} {
+		p := d.Image()
+		b := p.Bounds()
+		inked := func(from, to int) bool {
+			for y := 0; y < 60; y++ {
+				for x := from; x < to; x++ {
+					if r, _, _, _ := p.At(x, y).RGBA(); r < 0x8000 {
+						return true
+					}
+				}
+			}
+			return false
+		}
+		if inked(b.Dx()-6, b.Dx()) || !inked(b.Dx()-40, b.Dx()-6) {
+			t.Errorf("%s: the title does not end near the right edge of %d pixels", name, b.Dx())
+		}
 	}
 }
 

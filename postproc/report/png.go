@@ -106,10 +106,19 @@ func (p *Panel) mapDrawing(j int, s size) Drawing {
 		axes := c.plot()
 		axes.Draw(upper)
 		left := axes.DataCanvas(upper).Min.X
-		all.FillText(title, vg.Point{X: left, Y: height - 0.12*vg.Inch}, spaced(c.panel.Title))
-		all.FillText(sans(11, "", quiet), vg.Point{X: left, Y: height - 0.53*vg.Inch}, capitalise(c.m.Title)+", valid "+c.panel.when())
+		drawTitle(all, title, vg.Point{X: left, Y: height - 0.12*vg.Inch}, spaced(c.panel.Title))
+		drawTitle(all, sans(11, "", quiet), vg.Point{X: left, Y: height - 0.53*vg.Inch}, capitalise(c.m.Title)+", valid "+c.panel.when())
 		c.drawBar(draw.Crop(all, left+12, -0.3*vg.Inch-12, 0.1*vg.Inch, -(height - 0.72*vg.Inch)))
 	}}
+}
+
+// drawTitle draws words to the right of at, in a smaller size if the canvas is too narrow for them.
+func drawTitle(canvas draw.Canvas, s text.Style, at vg.Point, words string) {
+	const margin = 0.1 * vg.Inch
+	if w, room := s.Width(words), canvas.Max.X-margin-at.X; w > room {
+		s.Font.Size *= room / w
+	}
+	canvas.FillText(s, at, words)
 }
 
 // sans is a text style in the font of gonum/plot, Liberation Sans, aligned to the lower left.
