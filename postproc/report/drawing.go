@@ -138,7 +138,7 @@ func (p *Panel) sheet() Drawing {
 			top := height - sheetTop - vg.Length(j/columns)*row
 			box := draw.Canvas{Canvas: all.Canvas, Rectangle: vg.Rectangle{
 				Min: vg.Point{X: left + 0.1*vg.Inch, Y: top - row + 0.04*vg.Inch}, Max: vg.Point{X: left + cell - 0.25*vg.Inch, Y: top - mapTitle}}}
-			axes := c.plot()
+			axes := c.plot(cell - besideMap)
 			axes.Draw(box)
 			drawTitle(box, sans(11, "", quiet), vg.Point{X: axes.DataCanvas(box).Min.X, Y: top - mapTitle + 3}, capitalise(c.m.Title))
 		}

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"gonum.org/v1/plot/vg"
+
 	"github.com/ensemble-weather/ensemble/ensemble"
 )
 
@@ -83,6 +85,30 @@ func TestLongTitles(t *testing.T) {
 		if inked(b.Dx()-6, b.Dx()) || !inked(b.Dx()-40, b.Dx()-6) {
 			t.Errorf("%s: the title does not end near the right edge of %d pixels", name, b.Dx())
 		}
+	}
+}
+
+// TestLabelsApart: of labels that would touch every second or third is left.
+func TestLabelsApart(t *testing.T) {
+	var all []label
+	for i, text := range []string{"180°", "120° W", "60° W", "0°", "60° E", "120° E", "180°"} {
+		all = append(all, label{at: float64(60*i - 180), text: text})
+	}
+	style := sans(10, "", quiet)
+	for _, c := range []struct {
+		width vg.Length
+		want  string
+	}{{360, "180°,120° W,60° W,0°,60° E,120° E,180°"}, {160, "180°,,60° W,,60° E,,180°"}, {70, "180°,,,0°,,,180°"}, {1, "180°,,,,,,"}} {
+		var got []string
+		for _, l := range apart(all, style, c.width/360) {
+			got = append(got, l.text)
+		}
+		if text := strings.Join(got, ","); text != c.want {
+			t.Errorf("%v points wide: %s, want %s", float64(c.width), text, c.want)
+		}
+	}
+	if all[1].text != "120° W" {
+		t.Error("the labels of the axis were changed")
 	}
 }
 

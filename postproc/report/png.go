@@ -6,6 +6,7 @@ import (
 	"image/color"
 	"io"
 	"math"
+	"slices"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/font"
@@ -103,7 +104,7 @@ func (p *Panel) mapDrawing(j int, s size) Drawing {
 		title := sans(14, "bold", ink)
 		title.YAlign = text.YTop
 		upper := draw.Crop(all, 0.1*vg.Inch, -0.3*vg.Inch, 0.8*vg.Inch, -0.66*vg.Inch)
-		axes := c.plot()
+		axes := c.plot(width - besideMap)
 		axes.Draw(upper)
 		left := axes.DataCanvas(upper).Min.X
 		drawTitle(all, title, vg.Point{X: left, Y: height - 0.12*vg.Inch}, spaced(c.panel.Title))
@@ -136,15 +137,15 @@ func sans(size vg.Length, weight string, c color.Color) text.Style {
 
 // plot defines the axes of the map with the labels of the graticule as ticks, and adds the field
 // as an image. The axes are coordinates of the view, degrees or metres; the ticks are labelled with
-// longitude and latitude. Stations have no image.
-func (c *picture) plot() *plot.Plot {
+// longitude and latitude, as many as fit into the width of the map. Stations have no image.
+func (c *picture) plot(width vg.Length) *plot.Plot {
 	v := c.view
 	p := plot.New()
 	p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = v.x0, v.x1, v.y0, v.y1
 	for _, a := range []struct {
 		axis   *plot.Axis
 		labels []label
-	}{{&p.X, c.below}, {&p.Y, c.left}} {
+	}{{&p.X, apart(c.below, sans(10, "", quiet), width/vg.Length(v.x1-v.x0))}, {&p.Y, c.left}} {
 		var ticks []plot.Tick
 		for _, l := range a.labels {
 			ticks = append(ticks, plot.Tick{Value: l.at, Label: l.text})
@@ -162,6 +163,28 @@ func (c *picture) plot() *plot.Plot {
 	}
 	p.Add(c)
 	return p
+}
+
+// apart returns the labels of an axis with one text in two, three or more left, so that texts do not touch. scale is the
+// length of a unit of the axis.
+func apart(all []label, s text.Style, scale vg.Length) []label {
+	const gap = 4 // points
+	for every := 1; ; every++ {
+		thinned, end := slices.Clone(all), vg.Length(math.Inf(-1))
+		fits := true
+		for i := range thinned {
+			if i%every > 0 {
+				thinned[i].text = ""
+				continue
+			}
+			at, half := vg.Length(thinned[i].at)*scale, s.Width(thinned[i].text)/2
+			fits = fits && at-half >= end+gap
+			end = at + half
+		}
+		if fits || every >= len(all) {
+			return thinned
+		}
+	}
 }
 
 // image is the field as an image with 1000 columns, about the resolution of the canvas at its
