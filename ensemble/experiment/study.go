@@ -16,6 +16,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/run/setup"
 	"github.com/ensemble-weather/ensemble/ensemble/run/trained"
 	"github.com/ensemble-weather/ensemble/internal/answer"
+	"github.com/ensemble-weather/ensemble/internal/humanise"
 	"github.com/ensemble-weather/ensemble/internal/progress"
 	"github.com/ensemble-weather/ensemble/postproc/report"
 	"github.com/ensemble-weather/ensemble/postproc/score"
@@ -86,7 +87,17 @@ type StudyRow struct {
 	SkillScoreReference     score.Number `json:"skill_score_reference"`
 	SkillScoreReferenceLow  score.Number `json:"skill_score_reference_low"`
 	SkillScoreReferenceHigh score.Number `json:"skill_score_reference_high"`
+	// P is the p-value of equal scores, and BeyondChance is true for those that StudyFalseDiscoveries selects among all
+	// rows of all variants but the reference.
+	P            score.Number `json:"p_value"`
+	BeyondChance bool         `json:"beyond_chance"`
 }
+
+// StudyFalseDiscoveries is the false discovery rate of a study: of the rows that are called beyond chance at most this
+// part is expected to be chance.
+//
+// Source: Benjamini and Hochberg 1995, doi:10.1111/j.2517-6161.1995.tb02031.x.
+const StudyFalseDiscoveries = 0.05
 
 // Files of a study, next to the run directories of its variants.
 const (
@@ -161,6 +172,7 @@ func (e *Study) addRows(ctx context.Context, all []training) error {
 			return err
 		}
 	}
+	e.decide()
 	return nil
 }
 
@@ -340,7 +352,7 @@ func (r *StudyRow) compareExtremes(seeds [][]score.DateScore) error {
 // compare computes the skill score relative to another variant on common initialisations. Trainings of the same seed
 // are paired; for the variance over seeds any pairs would do.
 func (r *StudyRow) compare(own, other [][]score.DateScore) error {
-	r.SkillScoreReference, r.SkillScoreReferenceLow, r.SkillScoreReferenceHigh = score.Missing(), score.Missing(), score.Missing()
+	r.SkillScoreReference, r.SkillScoreReferenceLow, r.SkillScoreReferenceHigh, r.P = score.Missing(), score.Missing(), score.Missing(), score.Missing()
 	rows := make([][][]float64, len(own))
 	for s := range own {
 		for _, d := range own[s] {
@@ -358,9 +370,29 @@ func (r *StudyRow) compare(own, other [][]score.DateScore) error {
 	if len(rows) == 0 || len(rows[0]) == 0 {
 		return nil
 	}
-	value, low, high, err := significance.Bootstrap{}.SkillOverSeeds(rows, func(s []float64) float64 { return r.scoreOf(s[0], s[1]) / r.scoreOf(s[2], s[3]) })
-	r.SkillScoreReference, r.SkillScoreReferenceLow, r.SkillScoreReferenceHigh = score.Number(value), score.Number(low), score.Number(high)
+	ratio := func(s []float64) float64 { return r.scoreOf(s[0], s[1]) / r.scoreOf(s[2], s[3]) }
+	value, low, high, err := significance.Bootstrap{}.SkillOverSeeds(rows, ratio)
+	if err != nil {
+		return err
+	}
+	p, err := significance.Bootstrap{}.PValueOfSkill(rows, ratio)
+	r.SkillScoreReference, r.SkillScoreReferenceLow, r.SkillScoreReferenceHigh, r.P = score.Number(value), score.Number(low), score.Number(high), score.Number(p)
 	return err
+}
+
+// decide selects the rows that are beyond chance. Those of the reference are no tests.
+func (e *Study) decide() {
+	p := make([]float64, len(e.Rows))
+	for i := range e.Rows {
+		if e.Rows[i].Variant == e.Reference {
+			e.Rows[i].P = score.Missing()
+		}
+		p[i] = float64(e.Rows[i].P)
+	}
+	decided, _ := significance.FalseDiscovery(p, StudyFalseDiscoveries)
+	for i, d := range decided {
+		e.Rows[i].BeyondChance = d
+	}
 }
 
 // save writes the table and the page, then experiment.json.
@@ -391,13 +423,30 @@ func (e *Study) table() answer.Section {
 	}
 	s := answer.Section{Columns: slices.Concat(answer.TextColumns("variant"), answer.NumberColumns("", "members"), answer.TextColumns("target", "score"), answer.NumberColumns(fiveDigits, "value"), answer.TextColumns("unit"),
 		answer.NumberColumns(fiveDigits, "sd over seeds", "unweighted", "sd", "raw, used", "raw, all", "EMOS by point"),
-		percent("reduction vs raw, all"), percent("where EFI is largest"), percent("reduction vs "+e.Reference))}
-	s.Notes = seedNotes(e.Seeds)
+		percent("reduction vs raw, all"), percent("where EFI is largest"), percent("reduction vs "+e.Reference), answer.NumberColumns("%.2g", "p"), answer.TextColumns("beyond chance"))}
+	tests := 0
+	for _, r := range e.Rows {
+		if r.P == r.P {
+			tests++
+		}
+	}
+	s.Notes = append(seedNotes(e.Seeds), fmt.Sprintf("Beyond chance: of the %s with %s those that remain at a false discovery rate of %g %% (Benjamini and Hochberg).", humanise.Count(tests, "comparison"), e.Reference, 100*StudyFalseDiscoveries))
 	for _, r := range e.Rows {
 		s.Rows = append(s.Rows, []any{r.Variant, r.Members, periods.TargetName(r.Variable, r.Level, r.Lead), r.Score, r.Value, r.Unit, r.SD, r.Unweighted, r.UnweightedSD, r.RawUsed, r.RawFull, r.EMOSGrid,
-			100 * r.SkillScoreRaw, periods.Interval(r.SkillScoreRawLow, r.SkillScoreRawHigh), 100 * r.SkillScoreExtreme, periods.Interval(r.SkillScoreExtremeLow, r.SkillScoreExtremeHigh), 100 * r.SkillScoreReference, periods.Interval(r.SkillScoreReferenceLow, r.SkillScoreReferenceHigh)})
+			100 * r.SkillScoreRaw, periods.Interval(r.SkillScoreRawLow, r.SkillScoreRawHigh), 100 * r.SkillScoreExtreme, periods.Interval(r.SkillScoreExtremeLow, r.SkillScoreExtremeHigh), 100 * r.SkillScoreReference, periods.Interval(r.SkillScoreReferenceLow, r.SkillScoreReferenceHigh), r.P, r.verdict()})
 	}
 	return s
+}
+
+// verdict is the text of BeyondChance; "-" for a row that is no test.
+func (r *StudyRow) verdict() string {
+	switch {
+	case r.P != r.P:
+		return "-"
+	case r.BeyondChance:
+		return "yes"
+	}
+	return "no"
 }
 
 // seedNotes explains the intervals of results of several seeds.

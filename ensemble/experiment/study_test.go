@@ -147,6 +147,24 @@ func TestExperimentVariants(t *testing.T) {
 	}
 }
 
+// TestBeyondChance: of many comparisons only those remain that a false discovery rate allows; rows of the reference and without
+// an interval are no tests.
+func TestBeyondChance(t *testing.T) {
+	e := Study{Reference: "base", Rows: []StudyRow{{Variant: "base", P: 1}, {Variant: "a", P: 0.001}, {Variant: "a", P: 0.03}, {Variant: "b", P: 0.04}, {Variant: "b", P: 0.5}, {Variant: "b", P: score.Missing()}}}
+	e.decide()
+	var got []string
+	for _, r := range e.Rows {
+		got = append(got, r.verdict())
+	}
+	// The limits of four tests are 0.0125, 0.025, 0.0375 and 0.05.
+	if want := []string{"-", "yes", "no", "no", "no", "-"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if text := e.table().Notes[1]; !strings.Contains(text, "4 comparisons with base") || !strings.Contains(text, "5 %") {
+		t.Errorf("note %q", text)
+	}
+}
+
 // TestExperimentSeeds: a row of several seeds has their mean and standard deviation, and its skill scores use the
 // mean score of each init.
 func TestExperimentSeeds(t *testing.T) {

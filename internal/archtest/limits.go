@@ -96,7 +96,7 @@ var exceptions = map[string]map[string]exception{
 		"ensemble/demo.model":                   {17, reasonState},
 		"ensemble/demo.physics":                 {24, "the constants of a model of the atmosphere"},
 		"ensemble/experiment.CollectedScore":    {21, reasonColumn},
-		"ensemble/experiment.StudyRow":          {26, reasonColumn},
+		"ensemble/experiment.StudyRow":          {28, reasonColumn},
 		"ensemble/hook.Issued":                  {19, reasonColumn},
 		"ensemble/model.Model":                  {20, reasonState},
 		"ensemble/model/task.Batch":             {20, "the inputs of a network: a field is an input of its graph"},

@@ -28,6 +28,39 @@ func (b Bootstrap) SkillOverSeeds(seeds [][][]float64, ratio func(sums []float64
 	return -math.Expm1(log), low, high, err
 }
 
+// PValueOfSkill is the probability α at which the interval of SkillOverSeeds with confidence 1 − α begins to contain 0:
+// the p-value of equal scores. From 1/2000 on, below which the bootstrap tells nothing, it is that to 1 %.
+//
+// Shape, Errors: as SkillOverSeeds. Missing: NaN where SkillOverSeeds has no interval.
+func (b Bootstrap) PValueOfSkill(seeds [][][]float64, ratio func(sums []float64) float64) (float64, error) {
+	const least, steps = 1.0 / 2000, 10
+	differs := func(alpha float64) (differs, known bool, err error) {
+		b.Confidence = 1 - alpha
+		_, low, high, err := b.SkillOverSeeds(seeds, ratio)
+		return low > 0 || high < 0, !math.IsNaN(low), err
+	}
+	if _, known, err := differs(0.05); err != nil || !known {
+		return math.NaN(), err
+	}
+	low, high := math.Log(least), 0.0
+	if d, _, err := differs(least); d || err != nil {
+		return least, err
+	}
+	for range steps {
+		middle := (low + high) / 2
+		d, _, err := differs(math.Exp(middle))
+		if err != nil {
+			return math.NaN(), err
+		}
+		if d {
+			high = middle
+		} else {
+			low = middle
+		}
+	}
+	return math.Exp(high), nil
+}
+
 // skillInterval converts the interval of a log ratio to that of the skill score, unless there is none or it is too wide.
 func skillInterval(low, high float64, none Reason) (lowest, highest float64, reason Reason) {
 	if low < 0 && high > 0 && high-low > math.Log(widestUndecided) {

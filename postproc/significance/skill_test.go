@@ -71,3 +71,45 @@ func TestReasonsForNoInterval(t *testing.T) {
 		}
 	}
 }
+
+// TestPValueOfSkill: the p-value is below 5 % where the interval of 95 % does not contain 0, at that rate without a
+// difference, and falls with the difference.
+func TestPValueOfSkill(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 9))
+	ratio := func(s []float64) float64 { return s[0] / s[1] }
+	draw := func(n int, gain float64) [][][]float64 {
+		rows := make([][]float64, n)
+		for i := range rows {
+			rows[i] = []float64{10 - gain + r.NormFloat64(), 10 + r.NormFloat64()}
+		}
+		return [][][]float64{rows}
+	}
+	const trials = 200
+	small := 0
+	for range trials {
+		rows := draw(40, 0)
+		p, err := Bootstrap{}.PValueOfSkill(rows, ratio)
+		_, low, high, errInterval := Bootstrap{}.SkillOverSeeds(rows, ratio)
+		if err != nil || errInterval != nil {
+			t.Fatal(err, errInterval)
+		}
+		if !(p > 0 && p <= 1) || (p < 0.0495) && !(low > 0 || high < 0) || (p > 0.0505) && (low > 0 || high < 0) {
+			t.Errorf("p %g, interval %g to %g", p, low, high)
+		}
+		if p < 0.05 {
+			small++
+		}
+	}
+	if small < 3 || small > 20 {
+		t.Errorf("%d of %d p-values are below 5 %%", small, trials)
+	}
+	some, _ := Bootstrap{}.PValueOfSkill(draw(40, 0.6), ratio)
+	clear, _ := Bootstrap{}.PValueOfSkill(draw(40, 5), ratio)
+	if clear != 1.0/2000 || !(some < 0.2 && some > clear) {
+		t.Errorf("p %g and %g of a small and a large difference", some, clear)
+	}
+	few, err := Bootstrap{}.PValueOfSkill(draw(MinDates-1, 5), ratio)
+	if err != nil || !math.IsNaN(few) {
+		t.Errorf("p %g of few dates, %v", few, err)
+	}
+}
