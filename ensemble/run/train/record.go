@@ -13,7 +13,7 @@ import (
 // and the manifest with the checksums of all outputs. Only rank 0 writes. resumed is the step that the run
 // resumed from.
 func (t *trainer) record(o Options, run *trainingRun, j evaluation, resumed uint64) (*Result, error) {
-	res := &Result{RunDir: o.RunDir, Steps: t.pos.Step, Input: t.observers.input.Result(), Scores: j.scores, Sparsity: t.model.Sparsity, Sharing: t.model.Sharing, Warnings: t.data.Warnings}
+	res := &Result{RunDir: o.RunDir, Steps: t.pos.Step, Input: t.observers.input.Result(), Scores: j.scores, Sparsity: t.model.Sparsity, StepCost: t.sizeTimes.cost(), Sharing: t.model.Sharing, Warnings: t.data.Warnings}
 	if !t.ranks.IsRoot() {
 		return res, nil
 	}

@@ -20,6 +20,9 @@ func (r *Result) Sections() answer.Sections {
 		all = r.Scores.Brief(fmt.Sprintf("all scores: `ensemble report %s`, `ensemble verify --all`", r.RunDir))
 	}
 	lines := []string{fmt.Sprintf("trained %d steps; run directory %s", r.Steps, r.RunDir)}
+	if r.StepCost > 0 && r.StepCost != 1 {
+		lines = append(lines, fmt.Sprintf("train.sizes: a step took %.3g of the time of one of whole fields in the mean", r.StepCost))
+	}
 	for _, s := range r.Sparsity {
 		lines = append(lines, fmt.Sprint(s))
 	}

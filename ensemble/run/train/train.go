@@ -65,6 +65,7 @@ type Result struct {
 	Input    samples.InputTiming // how long steps waited for input, and where samples came from
 	Scores   *score.Result       // on the test samples; nil if there are none
 	Sparsity []model.Sparsity    // sparsity of each network; nil if nothing was pruned
+	StepCost float64             // mean time of a step relative to one of whole fields; NaN if none had these
 	Sharing  *sharing.Plan       // parameter sharing within each network; nil if none
 	Outputs  []string            // paths of the files that the manifest lists
 	Warnings []string            // also in the manifest

@@ -104,10 +104,16 @@ func (t *trainer) weightOf(b *readyBatch) float64 {
 	return sum(seen)
 }
 
-// sizeTimes has the number and time of the steps of each size since the last event.
+// sizeTimes has the number and time of the steps of each size since the last event, and all in seconds.
 type sizeTimes struct {
-	steps []int
-	time  []time.Duration
+	steps      []int
+	time       []time.Duration
+	all, whole struct{ steps, seconds float64 }
+}
+
+// cost is the mean time of a step relative to one of whole fields; NaN without these.
+func (s *sizeTimes) cost() float64 {
+	return (s.all.seconds / s.whole.seconds) * (s.whole.steps / s.all.steps)
 }
 
 // add counts a step.
@@ -117,6 +123,10 @@ func (s *sizeTimes) add(size int, t time.Duration) {
 	}
 	s.steps[size]++
 	s.time[size] += t
+	s.all.steps, s.all.seconds = s.all.steps+1, s.all.seconds+t.Seconds()
+	if size == 0 {
+		s.whole.steps, s.whole.seconds = s.whole.steps+1, s.whole.seconds+t.Seconds()
+	}
 }
 
 // take returns the steps of each size and their mean time as values of an event, and starts again.
@@ -130,7 +140,7 @@ func (s *sizeTimes) take(sizes *setup.Sizes) (out []rundir.Value) {
 			out = append(out, rundir.Value{Name: "steps_" + name, Value: n}, rundir.Value{Name: "step_s_" + name, Value: s.time[i].Seconds() / float64(n)})
 		}
 	}
-	*s = sizeTimes{}
+	s.steps, s.time = nil, nil
 	return out
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"math"
 	"path/filepath"
@@ -25,7 +26,12 @@ func TestOnlyWholeFields(t *testing.T) {
 	f := demotest.Files(t)
 	var got [2]string
 	for i, set := range [][]string{nil, {"train.sizes=mixed", "train.whole_epochs=1"}} {
-		got[i] = runtest.Digest(t, traintest.Train(t, demotest.Config(t, f, append(set, "train.networks=1", "train.epochs=1")...)))
+		dir := filepath.Join(t.TempDir(), "run")
+		r, err := train.Run(context.Background(), train.Options{Config: demotest.Config(t, f, append(set, "train.networks=1", "train.epochs=1")...), RunDir: dir, Version: "test"})
+		if err != nil || r.StepCost != 1 || strings.Contains(fmt.Sprint(r.Sections()), "train.sizes") {
+			t.Fatalf("%+v, error %v: windows in a training of whole fields", r, err)
+		}
+		got[i] = runtest.Digest(t, dir)
 	}
 	if got[0] != got[1] {
 		t.Error("whole fields only: other bits than without train.sizes")
@@ -55,6 +61,9 @@ func TestResumeWithWindows(t *testing.T) {
 		}
 		if err != nil || r.Scores == nil {
 			t.Fatalf("scores %v, error %v", r, err)
+		}
+		if text := fmt.Sprint(r.Sections()); !(r.StepCost > 0) || r.StepCost == 1 || !strings.Contains(text, "train.sizes: a step took") {
+			t.Errorf("a step of windows and whole fields took %g of one of whole fields; the answer is %s", r.StepCost, text)
 		}
 		got[i] = runtest.ModelFiles(t, dir)
 	}
