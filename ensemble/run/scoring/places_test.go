@@ -69,7 +69,7 @@ func TestPlaceScores(t *testing.T) {
 		noise := func(p, seed int) float64 { return rand.New(rand.NewPCG(uint64(1000*k+p), uint64(seed))).NormFloat64() }
 		c := Case{Init: init, Used: []int{0, 1, 2}, Obs: field(func(p int) float64 { return noise(p, 0) }), Sigma: field(func(int) float64 { return 0.7 }),
 			Mean: field(func(p int) float64 { return 0.2 * noise(p, 1) })}
-		for m := range 3 {
+		for m := range 5 {
 			c.Members = append(c.Members, field(func(p int) float64 {
 				if p%g.NX < 4 { // in the west the members are biased
 					return 3 + noise(p, 2+m)
@@ -92,7 +92,11 @@ func TestPlaceScores(t *testing.T) {
 	if found == nil || len(found.References) != 1 || found.References[0].System != "raw3" {
 		t.Fatalf("%+v", found)
 	}
-	if every := s.FieldScores(); !reflect.DeepEqual(every, found) {
+	every := s.FieldScores()
+	if len(every.References) != 2 || every.References[1].System != "raw5" {
+		t.Fatalf("at every point %+v, want a comparison with each other system", every)
+	}
+	if !reflect.DeepEqual(every.References[0], found.References[0]) || !reflect.DeepEqual(every.CRPS, found.CRPS) {
 		t.Errorf("at every point %+v, of maps with all points %+v", every, found)
 	}
 	places := found.References
@@ -106,6 +110,13 @@ func TestPlaceScores(t *testing.T) {
 	want := float64(r.Find(score.CRPSGauss.ID, SystemNetwork, "t", "850hPa", "48h").Value - r.Find(score.CRPSPlain.ID, "raw3", "t", "850hPa", "48h").Value)
 	if got := sum / weight; math.Abs(got-want) > 1e-6 {
 		t.Errorf("the differences have the mean %g, the scores %g", got, want)
+	}
+	sum = 0
+	for p, w := range g.Weights() {
+		sum += w * float64(every.References[1].CRPS[p])
+	}
+	if got, want := sum/weight, float64(r.Find(score.CRPSPlain.ID, "raw5", "t", "850hPa", "48h").Value); math.Abs(got-want) > 1e-6 {
+		t.Errorf("the CRPS of raw5 at each point has the mean %g, the score %g", got, want)
 	}
 }
 

@@ -43,9 +43,13 @@ func scoreFields(t score.Target, s *scoring.PlaceScores) []product.ScoreField {
 		if none := r.NoTest(); none != "" {
 			comment += "; " + none
 		}
+		crps := "CRPS of "
+		if _, raw := scoring.RawMembers(r.System); raw {
+			crps = "plain CRPS of "
+		}
 		all = append(all,
-			of(product.ScoreField{Score: "crps_" + r.System, LongName: "plain CRPS of " + r.System, Method: "mean", Values: r.CRPS}),
-			of(product.ScoreField{Score: "crpss", LongName: "skill score in CRPS of " + s.System + " relative to " + r.System, Unit: "1", Comment: comment, Values: skill}))
+			of(product.ScoreField{Score: "crps_" + r.System, LongName: crps + r.System, Method: "mean", Values: r.CRPS}),
+			of(product.ScoreField{Score: "crpss_" + r.System, LongName: "skill score in CRPS of " + s.System + " relative to " + r.System, Unit: "1", Comment: comment, Values: skill}))
 		if r.P == nil {
 			continue
 		}
@@ -64,8 +68,8 @@ func scoreFields(t score.Target, s *scoring.PlaceScores) []product.ScoreField {
 			}
 		}
 		all = append(all,
-			of(product.ScoreField{Score: "p_value", LongName: "p value of equal CRPS of " + s.System + " and " + r.System, Unit: "1", Comment: "Diebold-Mariano test of each point, with the measured memory from date to date", Values: p}),
-			of(product.ScoreField{Score: "significant", LongName: "field significance of the difference in CRPS of " + s.System + " and " + r.System, Unit: "1", Flags: []string{"not_significant", "better", "worse"},
+			of(product.ScoreField{Score: "p_value_" + r.System, LongName: "p value of equal CRPS of " + s.System + " and " + r.System, Unit: "1", Comment: "Diebold-Mariano test of each point, with the measured memory from date to date", Values: p}),
+			of(product.ScoreField{Score: "significant_" + r.System, LongName: "field significance of the difference in CRPS of " + s.System + " and " + r.System, Unit: "1", Flags: []string{"not_significant", "better", "worse"},
 				Comment: fmt.Sprintf("Benjamini-Hochberg, false discovery rate %g: p values up to %.3g", scoring.FieldFalseDiscoveries, limit), Values: mask}))
 	}
 	return all

@@ -81,11 +81,11 @@ func TestScoreFields(t *testing.T) {
 	significant := 0
 	for q := range p.grid.Size() {
 		at := func(name string) float64 { return float64(byScore[name].Values[q]) }
-		if at("n") != 13 || math.Abs(at("rmse")-1) > 1e-5 || math.Abs(at("spread_skill")-(1+float64(q)/100)) > 1e-5 || math.Abs(at("crpss")-(1-at("crps")/at("crps_raw4"))) > 1e-6 {
-			t.Errorf("point %d: %g dates, RMSE %g, spread-skill ratio %g, skill %g", q, at("n"), at("rmse"), at("spread_skill"), at("crpss"))
+		if at("n") != 13 || math.Abs(at("rmse")-1) > 1e-5 || math.Abs(at("spread_skill")-(1+float64(q)/100)) > 1e-5 || math.Abs(at("crpss_raw4")-(1-at("crps")/at("crps_raw4"))) > 1e-6 {
+			t.Errorf("point %d: %g dates, RMSE %g, spread-skill ratio %g, skill %g", q, at("n"), at("rmse"), at("spread_skill"), at("crpss_raw4"))
 		}
-		if better := at("significant") == 1; better != (at("p_value") < scoring.FieldFalseDiscoveries) {
-			t.Errorf("point %d: p value %g, significance %g", q, at("p_value"), at("significant"))
+		if better := at("significant_raw4") == 1; better != (at("p_value_raw4") < scoring.FieldFalseDiscoveries) {
+			t.Errorf("point %d: p value %g, significance %g", q, at("p_value_raw4"), at("significant_raw4"))
 		} else if better {
 			significant++
 		}
@@ -101,7 +101,7 @@ func TestSignificance(t *testing.T) {
 	s := &scoring.PlaceScores{System: "network", N: []int32{20, 20, 20, 0}, CRPS: []float32{1, 3, 2, nan}, Bias: make([]float32, 4), RMSE: make([]float32, 4), SpreadSkill: make([]float32, 4),
 		References: []scoring.PlaceReference{{System: "raw4", CRPS: []float32{2, 2, 2, nan}, Difference: []float32{-1, 1, 0, nan}, P: []float64{0.001, 0.002, 0.9, math.NaN()}}}}
 	for _, f := range scoreFields(score.Target{Variable: "2t", Unit: "K"}, s) {
-		if f.Score == "significant" && (f.Values[0] != 1 || f.Values[1] != 2 || f.Values[2] != 0 || f.Values[3] == f.Values[3]) {
+		if f.Score == "significant_raw4" && (f.Values[0] != 1 || f.Values[1] != 2 || f.Values[2] != 0 || f.Values[3] == f.Values[3]) {
 			t.Errorf("mask %v, want better, worse, not significant, missing", f.Values)
 		}
 	}
@@ -118,9 +118,9 @@ func TestFieldsOfFewDates(t *testing.T) {
 	of := func(s *scoring.PlaceScores) (comment string, tests int) {
 		for _, f := range scoreFields(v.Targets[0].target(), s) {
 			switch f.Score {
-			case "p_value", "significant":
+			case "p_value_raw4", "significant_raw4":
 				tests++
-			case "crpss":
+			case "crpss_raw4":
 				comment = f.Comment
 			}
 		}
