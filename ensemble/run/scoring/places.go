@@ -249,7 +249,7 @@ func (s *Scoring) MapScores() *PlaceScores {
 	return s.places.scores(s.Systems[0])
 }
 
-// FieldScores returns the scores at every point, compared with every other system; nil unless they were collected.
+// FieldScores returns the scores at every point, compared with every raw ensemble and baseline; nil unless they were collected.
 func (s *Scoring) FieldScores() *PlaceScores {
 	if s.fields == nil {
 		return nil
@@ -270,7 +270,9 @@ func (s *Scoring) beginPlaces() {
 	if s.EveryPoint {
 		var others [][]string
 		for _, y := range s.Systems[0][1:] {
-			others = append(others, []string{y.Name})
+			if IsReference(y.Name) {
+				others = append(others, []string{y.Name})
+			}
 		}
 		s.fields = s.newPlaceSums(1, others...)
 	}
