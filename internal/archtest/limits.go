@@ -133,7 +133,7 @@ var exceptions = map[string]map[string]exception{
 		"postproc/score.Coupling":               {17, reasonColumn},
 		"postproc/score.DateScore":              {19, reasonColumn},
 		"postproc/score.Score":                  {21, reasonColumn},
-		"postproc/score.SkillComponent":         {16, reasonColumn},
+		"postproc/score.SkillComponent":         {18, reasonColumn},
 		"postproc/score.Value":                  {25, reasonColumn},
 		"postproc/score.IdealScore":             {19, reasonColumn},
 		"postproc/score.Period":                 {18, reasonColumn},

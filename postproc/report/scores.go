@@ -26,6 +26,8 @@ type target struct {
 	Gains []comparison
 	// Components of a skill score.
 	Split []comparison
+	// What is said about them; none or one.
+	SplitNotes []string
 	// CRPS of idealised ensembles, with a summary as title; none or one.
 	Best []Table
 	// Skill scores where the extreme forecast index is largest.
@@ -132,6 +134,9 @@ func targets(r *score.Result) []target {
 			if k == (key{s.Variable, s.Level, s.Lead}) && score.IsOverall(s.Region, s.Season) {
 				shares = append(shares, score.Comparison{ID: componentNames[s.Component], System: s.System, Reference: s.Reference, ReferenceID: s.ReferenceID,
 					SkillScore: s.Reduction, CILow: s.CILow, CIHigh: s.CIHigh, P: score.Missing()})
+				if note := r.BetterBaseline(s); note != "" {
+					t.SplitNotes = append(t.SplitNotes, strings.ToUpper(note[:1])+note[1:]+".")
+				}
 			}
 		}
 		t.Split = drawComparisons(shares, r.Bootstrap.Confidence)
@@ -253,7 +258,7 @@ func betterText(b score.Better) string {
 
 // componentNames maps the components of a skill score to names for display.
 var componentNames = map[string]string{
-	"finite_size": "finite ensemble size", "bias": "local bias", "dispersion": "dispersion", "information": "information", "total": "total",
+	"finite_size": "finite ensemble size", "bias": "local bias", "dispersion": "dispersion", "season": "season and shrinkage", "information": "information", "total": "total",
 	"over_infinite_ensemble": "total relative to an infinite ensemble", "dispersion_first": "dispersion, corrected first", "bias_second": "local bias, corrected second",
 }
 

@@ -79,6 +79,9 @@ func (r *Result) skillComponentSection(low string) answer.Section {
 	for _, x := range r.SkillComponents {
 		s.Rows = append(s.Rows, []any{x.Component, x.System, x.Reference + " (" + x.ReferenceID + ")", target(x.Variable, x.Level, x.Lead, x.Region, x.Season),
 			percent(x.Reduction, 2), percent(x.CILow, 2), percent(x.CIHigh, 2), digits(x.CRPS)})
+		if note := r.BetterBaseline(x); note != "" {
+			s.Notes = append(s.Notes, target(x.Variable, x.Level, x.Lead, x.Region, x.Season)+": "+note)
+		}
 	}
 	return s
 }

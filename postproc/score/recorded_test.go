@@ -201,7 +201,10 @@ func TestRecorded(t *testing.T) {
 // TestRecordedReport: the tables and sentences on it are as recorded, with those on results that it does not have.
 func TestRecordedReport(t *testing.T) {
 	r := recordedResult(t)
-	r.SkillComponents = []SkillComponent{{Component: "bias", System: "network", Reference: "raw4", ReferenceID: CRPSPlain.ID, Variable: "t", Level: "850hPa", Lead: "96h", Reduction: 0.1234, CILow: 0.05, CIHigh: 0.2, CRPS: 0.512, Region: "north", Season: "DJF"}}
+	r.SkillComponents = []SkillComponent{{Component: "bias", System: "network", Reference: "raw4", ReferenceID: CRPSPlain.ID, Variable: "t", Level: "850hPa", Lead: "96h", Reduction: 0.1234, CILow: 0.05, CIHigh: 0.2, CRPS: 0.512, BaselineCRPS: Missing(), Region: "north", Season: "DJF"},
+		{Component: "season", System: "network", Reference: "raw4", ReferenceID: CRPSPlain.ID, Variable: "t", Level: "850hPa", Lead: "96h", Reduction: 0.02, CILow: -0.01, CIHigh: 0.05, CRPS: 0.5, Baseline: "samos", BaselineCRPS: 0.45, Region: "north", Season: "DJF"},
+		{Component: "information", System: "network", Reference: "raw4", ReferenceID: CRPSPlain.ID, Variable: "t", Level: "850hPa", Lead: "96h", Reduction: 0.2, CILow: 0.1, CIHigh: 0.3, CRPS: 0.4, BaselineCRPS: Missing(), Region: "north", Season: "DJF"},
+		{Component: "total", System: "network", Reference: "raw4", ReferenceID: CRPSPlain.ID, Variable: "t", Level: "850hPa", Lead: "96h", Reduction: 0.2, CILow: 0.1, CIHigh: 0.3, CRPS: 0.4, BaselineCRPS: Missing(), Region: "north", Season: "DJF"}}
 	r.IdealScores = []IdealScore{{ID: "expected", Reference: "network", Variable: "t", Level: "850hPa", Lead: "96h", CRPS: 1234.56, CILow: 1e-4, CIHigh: 2e6, Ratio: 1.1, RatioLow: 0.9, RatioHigh: Missing(), Region: Everywhere, Season: AllYear}}
 	r.Coupling = []Coupling{{Test: "independence", System: "drawn", Variable: "t", Level: "850hPa", Lead: "96h", Value: 0.1, CILow: 0.05, CIHigh: 0.15, Decided: true, N: 26, DatesFrom: FromTraining},
 		{Test: "input_size", InputMembers: 3, System: "drawn", Variable: "t", Level: "850hPa", Lead: "96h", Value: 1, CILow: 0.9, CIHigh: 1.1, Expected: 1, Decided: true, Passed: true, N: 26, DatesFrom: FromProducts},

@@ -132,9 +132,10 @@ type Diagram struct {
 
 // SkillComponent is one component of the skill score of a system relative to a raw ensemble: a
 // reduction in CRPS divided by the CRPS of the raw ensemble (package postproc/skill). The
-// components finite_size, bias, dispersion and information add up to total.
+// components finite_size, bias, dispersion, season and information add up to total.
 // over_infinite_ensemble is the reduction relative to an infinite raw ensemble. dispersion_first
-// and bias_second are bias and dispersion corrected in the reverse order.
+// and bias_second are bias and dispersion corrected in the reverse order. Baseline is the best of the listed baselines on
+// the same dates, on the component season only, if its CRPS is below that of the step.
 type SkillComponent struct {
 	Component   string  `json:"component"`
 	System      string  `json:"system"`
@@ -148,7 +149,10 @@ type SkillComponent struct {
 	CILow       Number  `json:"ci_low"`
 	CIHigh      Number  `json:"ci_high"`
 	CRPS        Number  `json:"crps"` // CRPS of the forecast after this step
-	N           int     `json:"n"`    // dates
+	// Baseline is a name, "" for none.
+	Baseline     string `json:"baseline"`
+	BaselineCRPS Number `json:"baseline_crps"`
+	N            int    `json:"n"` // dates
 	Region      string  `json:"region"`
 	Season      string  `json:"season"`
 	Weights     string  `json:"weights"`

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"time"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/postproc/baseline"
@@ -18,6 +19,7 @@ import (
 // Unit: that of the variable. Missing: NaN; such a point is left out on this date.
 type Case struct {
 	Init         ensemble.Init
+	Valid        time.Time // valid time, for the season
 	Members      [][]float32
 	Obs          []float32
 	Mean, Spread []float32
@@ -34,20 +36,21 @@ type Options struct {
 }
 
 // Corrections holds the fitted corrections at every point: N(m − Bias, s²(1+1/M)),
-// N(A + B·m, C + D·s²) and N(m, E + F·s²); and SpreadFactor, the factor t of IdealScores.
+// N(A + B·m, C + D·s²), N(m, E + F·s²) and Seasonal; and SpreadFactor, the factor t of IdealScores.
 //
 // Shape: Bias and SpreadFactor [point], EMOS [point][A B C D], Dispersion [point][E F].
 // Missing: NaN at points with too few cases; they are left out of scores.
 type Corrections struct {
 	Bias, EMOS, Dispersion, SpreadFactor []float64
+	Seasonal                             *baseline.GridEMOS
 	Members                              int // of the raw ensemble
 }
 
 // FitCost is the baseline.Method.Cost of Fit.
-const FitCost = 110
+const FitCost = 480
 
 // Fit estimates the corrections at every point: Bias is the mean of m − y, EMOS and
-// Dispersion have the least mean CRPS. Fit cases of one season and lead together, since
+// Dispersion have the least mean CRPS, Seasonal is that of baseline.FitGridEMOS. Fit cases of one season and lead together, since
 // biases differ between them.
 //
 // Errors: wrong shapes; no point with enough cases.
@@ -67,6 +70,9 @@ func Fit(s *baseline.Set, members int) (*Corrections, error) {
 	}
 	spread, err := baseline.FitRegression(s, baseline.RegressionOptions{Link: baseline.QuadraticScale, ScaleOnly: true})
 	if err != nil {
+		return nil, short(err)
+	}
+	if f.Seasonal, err = baseline.FitGridEMOS(s, baseline.GridEMOSOptions{}); err != nil {
 		return nil, short(err)
 	}
 	count := make([]float64, n)
@@ -159,6 +165,7 @@ func (s *Corrections) Score(c *Case, o Options) ([]Sums, error) {
 		}
 		return float64(c.Spread[p]) / math.Sqrt(math.Pi)
 	}
+	seasonal := s.seasonal(c)
 	for p, bias := range s.Bias {
 		e, d := s.EMOS[4*p:][:4], s.Dispersion[2*p:][:2]
 		for i, f := range c.Members {
@@ -173,6 +180,7 @@ func (s *Corrections) Score(c *Case, o Options) ([]Sums, error) {
 			FiniteSize: gauss(mean, wide, y),
 			Unbiased:   gauss(mean-bias, wide, y),
 			Calibrated: gauss(e[0]+e[1]*mean, math.Sqrt(e[2]+e[3]*sd*sd), y),
+			Seasonal:   gauss(float64(seasonal.mu[p]), float64(seasonal.sigma[p]), y),
 			Model:      model(p, y),
 			Fair:       dist.KernelCRPS(x, y, dist.Fair),
 			Dispersed:  gauss(mean, math.Sqrt(d[0]+d[1]*sd*sd), y),
@@ -210,6 +218,21 @@ func (s *Corrections) Score(c *Case, o Options) ([]Sums, error) {
 	return rows, nil
 }
 
+// normals are normal distributions of all points.
+//
+// Shape: [point].
+type normals struct{ mu, sigma []float32 }
+
+// seasonal returns the forecast of Seasonal.
+func (s *Corrections) seasonal(c *Case) normals {
+	n := len(s.Bias)
+	mean, std := make([]float32, n), make([]float32, n)
+	ensemble.MeanStd(mean, std, c.Members, 1)
+	out := normals{make([]float32, n), make([]float32, n)}
+	s.Seasonal.Predict(out.mu, out.sigma, mean, std, c.Valid)
+	return out
+}
+
 // NewReport computes the contributions and their intervals from the sums of the dates, in
 // temporal order.
 //
@@ -235,6 +258,7 @@ func NewReport(dates []Sums, m int, b significance.Bootstrap) (*Report, error) {
 		{"finite_size", "finite size", r.FiniteSize, func(s Components) float64 { return s.FiniteSize }},
 		{"bias", "bias", r.Unbiased, func(s Components) float64 { return s.Bias }},
 		{"dispersion", "dispersion", r.Calibrated, func(s Components) float64 { return s.Dispersion }},
+		{"season", "season and shrinkage", r.Seasonal, func(s Components) float64 { return s.Season }},
 		{"information", "information", r.Model, func(s Components) float64 { return s.Information }},
 		{"total", "total", r.Model, func(s Components) float64 { return s.Total }},
 		{"over_infinite_ensemble", "over an infinite ensemble", r.Fair, func(s Components) float64 { return s.OverInfiniteEnsemble }},

@@ -1,6 +1,6 @@
 // Package skill decomposes the skill score of a model relative to a raw ensemble into
-// contributions that need no model (finite ensemble size, bias, dispersion) and the
-// rest, which is information.
+// contributions that need no model (finite ensemble size, bias, dispersion, season) and
+// the rest, which is information.
 //
 // Each step corrects one more defect of the raw ensemble and computes the CRPS again:
 //
@@ -8,10 +8,13 @@
 //	S₁  N(m, s²(1+1/M))       finite size; no fit
 //	S₂  N(m−b, s²(1+1/M))     local mean bias b
 //	S₃  N(a+bm, c²+d²s²)      local EMOS: dispersion, and a slope
-//	S₄  the model
+//	S₄  baseline.GridEMOS     EMOS with a seasonal bias, shrunk towards the fit for all points
+//	S₅  the model
 //
 // The differences of consecutive steps divided by S₀ add up to the skill score
-// 1 − S₄/S₀. Package skill also computes the CRPS of idealised ensembles, to which that
+// 1 − S₅/S₀. Information is therefore what no statistics of the members and the season at a
+// point explain: GridEMOS is the baseline with both, and its shrinkage is selected by
+// cross-validation on training dates. Package skill also computes the CRPS of idealised ensembles, to which that
 // of a model can be compared.
 //
 // Source: the steps are those of EMOS (Gneiting et al. 2005, doi:10.1175/MWR2904.1),
@@ -29,7 +32,8 @@ type Scores struct {
 	FiniteSize float64 `json:"finite_size"` // S₁: N(m, s²(1+1/M)), without a fit
 	Unbiased   float64 `json:"unbiased"`    // S₂: as S₁ without the local mean bias
 	Calibrated float64 `json:"calibrated"`  // S₃: local EMOS, N(a+bm, c²+d²s²)
-	Model      float64 `json:"model"`       // S₄: the model
+	Seasonal   float64 `json:"seasonal"`    // S₄: baseline.GridEMOS, with season and shrinkage
+	Model      float64 `json:"model"`       // S₅: the model
 	// Fair is the fair CRPS of the members, that of an infinite raw ensemble.
 	Fair float64 `json:"fair"`
 	// Dispersed corrects dispersion before bias, N(m, c²+d²s²). Bias and dispersion
@@ -44,11 +48,12 @@ type Scores struct {
 	Expected               float64 `json:"expected"`
 }
 
-// Components holds the contributions as fractions of the reference CRPS. The first four add up to Total.
+// Components holds the contributions as fractions of the reference CRPS. The first five add up to Total.
 type Components struct {
 	FiniteSize  float64 `json:"finite_size"`
 	Bias        float64 `json:"bias"`
 	Dispersion  float64 `json:"dispersion"`
+	Season      float64 `json:"season"`
 	Information float64 `json:"information"`
 	Total       float64 `json:"total"`
 	// OverInfiniteEnsemble is the reduction in CRPS relative to an infinite raw ensemble.
@@ -62,19 +67,19 @@ type Components struct {
 func (s Scores) Components() Components {
 	r := s.Reference
 	return Components{FiniteSize: (r - s.FiniteSize) / r, Bias: (s.FiniteSize - s.Unbiased) / r, Dispersion: (s.Unbiased - s.Calibrated) / r,
-		Information: (s.Calibrated - s.Model) / r, Total: (r - s.Model) / r, OverInfiniteEnsemble: (s.Fair - s.Model) / r,
+		Season: (s.Calibrated - s.Seasonal) / r, Information: (s.Seasonal - s.Model) / r, Total: (r - s.Model) / r, OverInfiniteEnsemble: (s.Fair - s.Model) / r,
 		DispersionFirst: (s.FiniteSize - s.Dispersed) / r, BiasSecond: (s.Dispersed - s.Calibrated) / r}
 }
 
 // values returns the fields as numbers, in their order.
 func (s Scores) values() []float64 {
-	return []float64{s.Reference, s.FiniteSize, s.Unbiased, s.Calibrated, s.Model, s.Fair, s.Dispersed,
+	return []float64{s.Reference, s.FiniteSize, s.Unbiased, s.Calibrated, s.Seasonal, s.Model, s.Fair, s.Dispersed,
 		s.PerfectModel, s.FairUnbiased, s.FairCalibrated, s.PerfectModelCalibrated, s.Expected}
 }
 
 // scoresOf is the inverse of list.
 func scoresOf(v []float64) Scores {
-	return Scores{v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7], v[8], v[9], v[10], v[11]}
+	return Scores{v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7], v[8], v[9], v[10], v[11], v[12]}
 }
 
 // Interval is a value with its bootstrap interval.

@@ -49,13 +49,14 @@ func Example() {
 		fmt.Println(err)
 		return
 	}
-	for _, c := range r.Components[:5] {
-		fmt.Printf("%-11s %6.1f %%\n", c.Name, 100*c.Value)
+	for _, c := range r.Components[:6] {
+		fmt.Printf("%-20s %6.1f %%\n", c.Name, 100*c.Value)
 	}
 	// Output:
-	// finite size    7.3 %
-	// bias          14.8 %
-	// dispersion    13.1 %
-	// information   36.8 %
-	// total         72.0 %
+	// finite size             7.3 %
+	// bias                   14.8 %
+	// dispersion             13.1 %
+	// season and shrinkage    0.0 %
+	// information            36.8 %
+	// total                  72.0 %
 }

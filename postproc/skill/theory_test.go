@@ -14,11 +14,11 @@ import (
 //
 //	F  = A(bias, √(sigma²+spread²)) − spread/√π,   S₀ = F + spread/(M√π)
 //	S₁ = E[ A(bias, √(sigma²+spread²/M+t²)) − t/√π ],  t² = s²(1+1/M),  S₂ with bias 0
-//	S₃ = √((sigma²+spread²/M)/π),  S₄ = √((1−explained) sigma²/π)
+//	S₃ = S₄ = √((sigma²+spread²/M)/π),  S₅ = √((1−explained) sigma²/π)
 //
 // The expectation is over s², χ² with M−1 degrees of freedom, by Simpson's rule to 1e-9.
 // If members have the distribution of the observation (perfect), the spread has no information
-// and S₃ is the same formula.
+// and S₃ is the same formula. Without a season, and fitted to many dates, S₄ is S₃.
 func Theory(bias, spread, sigma float64, m int, explained float64) Scores {
 	n := float64(m)
 	var s Scores
@@ -32,6 +32,7 @@ func Theory(bias, spread, sigma float64, m int, explained float64) Scores {
 	}
 	s.FiniteSize, s.Unbiased = over(bias), over(0)
 	s.Calibrated = math.Sqrt((sigma*sigma + spread*spread/n) / math.Pi)
+	s.Seasonal = s.Calibrated
 	s.Model = sigma * math.Sqrt((1-explained)/math.Pi)
 	s.Expected = s.Model
 	// The right spread τ of members has τ²(1+1/M) = sigma² + spread²/M; then members and truth

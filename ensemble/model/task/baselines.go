@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"reflect"
+	"slices"
 	"strconv"
 	"time"
 
@@ -47,7 +48,11 @@ func SaveBaselines(path string, all []Baselines) error {
 	}
 	for i, b := range all {
 		texts := map[string]any{affineKey: b.Affine, fittedKey: b.FittedTo}
-		for _, f := range b.Fits {
+		fits := b.Fits
+		if b.Reduction != nil {
+			fits = append(slices.Clip(fits), Baseline{SeasonalStep, b.Reduction.Seasonal})
+		}
+		for _, f := range fits {
 			texts[f.Method.ID] = f.Fit
 			for _, a := range f.Fit.Arrays() {
 				put(f.Method.ArrayName(a), i, reflect.ValueOf(a.Data).Elem().Interface())
@@ -68,6 +73,9 @@ func SaveBaselines(path string, all []Baselines) error {
 	}
 	return ckpt.WriteFile(path, tensors, meta)
 }
+
+// SeasonalStep stores skill.Corrections.Seasonal like a baseline. It cannot be selected.
+var SeasonalStep = &baseline.Method{ID: "skill_seasonal", Empty: func() baseline.Fit { return &baseline.GridEMOS{} }}
 
 // Keys of the metadata: a JSON object for each target, and keys in it besides the IDs of methods.
 const (
@@ -127,6 +135,10 @@ func LoadBaselines(path string, points int) ([]Baselines, error) {
 			b.Reduction.EMOS, _ = array("skill_emos").([]float64)
 			b.Reduction.Dispersion, _ = array("skill_dispersion").([]float64)
 			b.Reduction.SpreadFactor, _ = array("skill_scale").([]float64)
+			seasonal, seasonalErr := loadBaseline(SeasonalStep, texts[SeasonalStep.ID], points, array)
+			if b.Reduction.Seasonal, _ = seasonal.(*baseline.GridEMOS); seasonalErr != nil {
+				return nil, bad(fmt.Errorf("%s: %w", SeasonalStep.ID, seasonalErr))
+			}
 			if err != nil || len(b.Reduction.EMOS) != 4*len(bias) || len(b.Reduction.Dispersion) != 2*len(bias) || len(b.Reduction.SpreadFactor) != len(bias) {
 				return nil, bad(errors.New("incomplete attribution of the CRPS reduction"))
 			}

@@ -25,7 +25,7 @@ func TestReductionIsSplit(t *testing.T) {
 		}
 		total++
 		var sum float64
-		for _, p := range r.SkillComponents[i-4 : i] {
+		for _, p := range r.SkillComponents[i-5 : i] {
 			sum += float64(p.Reduction)
 		}
 		if !(math.Abs(sum-float64(s.Reduction)) < 1e-9) || s.N == 0 || s.Reduction < s.CILow || s.Reduction > s.CIHigh { // three starts have no interval
@@ -53,7 +53,7 @@ func TestReductionIsSplit(t *testing.T) {
 	}
 	defer m.Close()
 	for i, b := range m.Baselines {
-		if b.Reduction == nil || len(b.Reduction.Bias) != m.Grid.Size() || b.Reduction.Members != m.Task.FullMembers {
+		if b.Reduction == nil || len(b.Reduction.Bias) != m.Grid.Size() || len(b.Reduction.Seasonal.Theta) != 6*m.Grid.Size() || b.Reduction.Members != m.Task.FullMembers {
 			t.Errorf("target %d has the steps %+v", i, b.Reduction)
 		}
 	}

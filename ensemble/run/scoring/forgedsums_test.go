@@ -15,6 +15,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/model/task"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/postproc/baseline"
 	"github.com/ensemble-weather/ensemble/postproc/score"
 	"github.com/ensemble-weather/ensemble/postproc/significance"
 	"github.com/ensemble-weather/ensemble/postproc/skill"
@@ -35,7 +36,8 @@ func realSums(t *testing.T) (path string, b significance.Bootstrap) {
 	const members = 4
 	fill := func(n int, x float64) []float64 { return slices.Repeat([]float64{x}, n) }
 	points := grid.Size()
-	split := &skill.Corrections{Bias: fill(points, 0.1), EMOS: fill(4*points, 1), Dispersion: fill(2*points, 1), SpreadFactor: fill(points, 1), Members: members}
+	split := &skill.Corrections{Bias: fill(points, 0.1), EMOS: fill(4*points, 1), Dispersion: fill(2*points, 1), SpreadFactor: fill(points, 1), Members: members,
+		Seasonal: &baseline.GridEMOS{Theta: fill(6*points, 0), MeanBar: fill(points, 280), Scale: 1}}
 	s, err := TargetOptions{Target: score.Target{Variable: "t", Level: ensemble.PressureLevel(850), Unit: "K"}, Grid: grid, DDOF: 1, Inits: inits, Source: score.FromProducts,
 		Baselines: &task.Baselines{Reduction: split}, Bootstrap: b, KeepSums: true, Selection: Selection{Seasons: true}}.
 		Begin(Shape{Mean: true, Spread: true, Obs: true, Used: 2, Full: members, Calibrated: members})

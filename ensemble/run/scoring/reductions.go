@@ -2,6 +2,7 @@ package scoring
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -73,10 +74,13 @@ func (s *Scoring) splitReductions(all *score.Result) error {
 		seasons = append(seasons, score.Seasons...)
 	}
 	for _, season := range seasons {
+		inSeason := func(init ensemble.Init) bool {
+			return season == score.AllYear || score.SeasonOf(init.Valid(s.Target.Lead).Time) == season
+		}
 		for area, name := range s.areaNames() {
 			var rows []skill.Sums
 			for _, g := range s.reductions {
-				if season == score.AllYear || score.SeasonOf(g.Init.Valid(s.Target.Lead).Time) == season {
+				if inSeason(g.Init) {
 					rows = append(rows, g.Sums[area])
 				}
 			}
@@ -90,11 +94,16 @@ func (s *Scoring) splitReductions(all *score.Result) error {
 				return err
 			}
 			level, lead, raw := s.Target.Level.String(), s.Target.Lead.String(), SystemRaw(s.Full)
+			best, bestCRPS := s.bestBaseline(name, inSeason)
 			for _, p := range r.Components {
 				all.SkillComponents = append(all.SkillComponents, score.SkillComponent{Component: p.ID, System: SystemNetwork, Reference: raw, ReferenceID: score.CRPSPlain.ID,
 					Variable: s.Target.Variable, Level: level, Lead: lead, LeadH: s.Target.Lead.Hours(),
-					Reduction: score.Number(p.Value), CILow: score.Number(p.Low), CIHigh: score.Number(p.High), CRPS: score.Number(p.CRPS), N: r.Dates,
+					Reduction: score.Number(p.Value), CILow: score.Number(p.Low), CIHigh: score.Number(p.High), CRPS: score.Number(p.CRPS), BaselineCRPS: score.Missing(), N: r.Dates,
 					Region: name, Season: season, Weights: s.weightsName})
+				// The baseline emos_grid_full is this step: sums in another order do not make it better.
+				if row := &all.SkillComponents[len(all.SkillComponents)-1]; p.ID == "season" && bestCRPS < (1-1e-6)*p.CRPS {
+					row.Baseline, row.BaselineCRPS = best, score.Number(bestCRPS)
+				}
 			}
 			for _, y := range r.IdealScores {
 				reference := SystemNetwork
@@ -110,6 +119,24 @@ func (s *Scoring) splitReductions(all *score.Result) error {
 		}
 	}
 	return nil
+}
+
+// bestBaseline returns the listed baseline with the least CRPS in a region over some initialisations, and that CRPS; +Inf
+// without baselines.
+func (s *Scoring) bestBaseline(region string, in func(ensemble.Init) bool) (name string, crps float64) {
+	crps = math.Inf(1)
+	for _, b := range s.used {
+		var weight, sum float64
+		for _, x := range s.distributions.WeightedSums(b.Method.ID, s.crpsID(b.Method.ID), region) {
+			if in(x.Init) {
+				weight, sum = weight+x.Weight, sum+x.Sum
+			}
+		}
+		if mean := sum / weight; mean < crps {
+			name, crps = b.Method.ID, mean
+		}
+	}
+	return name, crps
 }
 
 // dateScores returns the scores of all systems by initialisation: for the network also those of the full ensemble

@@ -219,7 +219,7 @@ func (s *Scoring) Sum(c Case) (d DateSums, err error) {
 		d.Spread = &sums
 	}
 	if s.canSplit() {
-		g := skill.Case{Init: c.Init, Members: c.Members, Obs: c.Obs, Mean: c.Mean, Spread: c.Sigma}
+		g := skill.Case{Init: c.Init, Valid: c.Init.Valid(s.Target.Lead).Time, Members: c.Members, Obs: c.Obs, Mean: c.Mean, Spread: c.Sigma}
 		if s.Family != nil {
 			par := make([]float64, len(c.Parameters))
 			g.Score = func(p int) float64 {

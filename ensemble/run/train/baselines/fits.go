@@ -25,7 +25,8 @@ type fit struct {
 type outcome struct {
 	Affine    baseline.AffineSpread
 	Fit       *task.FitParts
-	Reduction *skill.Corrections
+	Reduction *skill.Corrections // without Seasonal
+	Seasonal  task.FitParts      // of Reduction
 	Warnings  []string
 }
 
@@ -52,12 +53,17 @@ func fitsOf(o Options, k *task.Task, past samples.Examples) []fit {
 	}
 	return append(all, fit{what: "split of the CRPS reduction", cost: dates * skill.FitCost, fields: [3]int{fullMean, fullSpreadM1, analysis},
 		do: func(o *outcome, s *baseline.Set, _ string) (err error) {
-			unweighted := *s
-			unweighted.Weights = nil
-			o.Reduction, err = skill.Fit(&unweighted, k.FullMembers)
+			if o.Reduction, err = skill.Fit(s, k.FullMembers); err == nil {
+				o.Seasonal, o.Reduction.Seasonal = task.SplitFit(o.Reduction.Seasonal), nil
+			}
 			return err
 		},
-		take: func(r *Result, o outcome) { r.Baselines[len(r.Baselines)-1].Reduction = o.Reduction },
+		take: func(r *Result, o outcome) {
+			if o.Reduction != nil {
+				o.Reduction.Seasonal = o.Seasonal.Fit(task.SeasonalStep).(*baseline.GridEMOS)
+			}
+			r.Baselines[len(r.Baselines)-1].Reduction = o.Reduction
+		},
 	})
 }
 
