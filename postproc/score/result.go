@@ -153,9 +153,9 @@ type SkillComponent struct {
 	Baseline     string `json:"baseline"`
 	BaselineCRPS Number `json:"baseline_crps"`
 	N            int    `json:"n"` // dates
-	Region      string  `json:"region"`
-	Season      string  `json:"season"`
-	Weights     string  `json:"weights"`
+	Region       string `json:"region"`
+	Season       string `json:"season"`
+	Weights      string `json:"weights"`
 }
 
 // IdealScore is the CRPS of an idealised ensemble, to which the CRPS of a system is
