@@ -7,7 +7,9 @@ errors as Markdown, with ratios.
 Runs alternate (ours, theirs, ours, ...), so that other load affects both; figures are medians
 over the rounds. The first round tries every form of PyTorch, OpenVINO and ONNX Runtime, the
 later ones those that can still be the fastest, and the published ones. A run during which other
-programs, or other tenants of the host, used more than --others of the processors is repeated. A form whose gradient or
+programs, or other tenants of the host, used more than --others of the processors is repeated, and so
+is one on several threads before or after which as many programs at once do not have --cores of the rate of
+one: hosts let two processors of a virtual machine share a core at times, which nothing in it shows. A form whose gradient or
 prediction is further than 5 % from float64 is not counted as best, nor one whose products have
 fewer bits than ours.
 
@@ -27,6 +29,21 @@ PUBLISHED = ("d3", "d3_cl", "f32", "cl")  # forms in which the networks were pub
 WORST = 0.05  # distance from float64, of gradients or predictions, up to which a form counts: that of bfloat16 is about 1 %
 COARSE = {"float32": ("bf16", "int8"), "bf16_products": ("int8",), "bf16": ("int8",)}  # words of forms with fewer bits, by our precision
 TRIES = 4  # runs of a program while others use the processors
+PATIENCE = 300  # seconds to wait for cores
+# PROBE prints the rate of matrix products in the first cache on one thread, for a third of a second from a given time on.
+PROBE = """
+import sys, time
+import numpy
+a = numpy.ones((64, 64), numpy.float32)
+while time.time() < float(sys.argv[1]):
+    pass
+n, start = 0, time.monotonic()
+while time.monotonic() < start + 0.3:
+    for _ in range(100):
+        a @ a
+    n += 100
+print(n / (time.monotonic() - start))
+"""
 BEHIND = 1.3  # slowdown relative to the fastest up to which a form is measured again
 # OMP_WAIT_POLICY is that of the peers: threads of OpenMP that spin take the processors from the threads of this program.
 OURS = {k: v for k, v in os.environ.items() if k != "OMP_WAIT_POLICY"}
@@ -58,17 +75,38 @@ def run(command, env):
     return p.stdout, min(1, max(0, (busy_ - busy - (own_ - own)) / (time.monotonic() - start) / os.cpu_count()))
 
 
-def output(a, *command, env=None):
-    """The standard output of the quietest of the runs of a program: the first one in which others left the processors alone, or the best of a few."""
+def cores(a, threads):
+    """The rate of as many programs at once as threads, relative to that of one: 1 if each has a core of its own."""
+    def rate(count):
+        start = time.time() + 0.5
+        env = os.environ | {"OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+        programs = [subprocess.Popen([a.python, "-c", PROBE, str(start)], stdout=subprocess.PIPE, text=True, env=env) for _ in range(count)]
+        return statistics.mean(float(p.communicate()[0]) for p in programs)
+    return rate(threads) / rate(1)
+
+
+def wait_for_cores(a, threads):
+    """Waits until each thread has a core of its own, or PATIENCE ends; the last share."""
+    end = time.monotonic() + PATIENCE
+    while (share := cores(a, threads)) < a.cores and time.monotonic() < end:
+        log(f"{threads} programs at once have {share:.2f} of the rate of one")
+    return share
+
+
+def output(a, threads, *command, env=None):
+    """The standard output of the quietest of the runs of a program: the first one in which others left the processors and cores alone, or the best of a few."""
     best = None
     for _ in range(TRIES):
+        before = wait_for_cores(a, threads) if threads > 1 else 1
         text, others = run(command, env)
-        if best is None or others < best[1]:
-            best = text, others
-        if others <= a.others:
+        share = min(before, cores(a, threads)) if threads > 1 else 1
+        if best is None or others - share < best[1] - best[2]:
+            best = text, others, share
+        if others <= a.others and share >= a.cores:
             break
-        log(f"other programs used {100 * others:.0f} % of the processors")
+        log(f"other programs used {100 * others:.0f} % of the processors; {threads} programs at once had {share:.2f} of the rate of one")
     a.loads.append(best[1])
+    a.shares.append(best[2])
     return best[0]
 
 
@@ -129,10 +167,11 @@ class Duel:
 
     def measure(self, a):
         forms, self.precision = a.forms, a.precision
+        threads = int(self.case[self.case.index("--threads") + 1]) or os.cpu_count()
         for n in range(a.rounds):
             common = [*self.case, "--steps", str(a.steps), "--seconds", f"{a.seconds:g}"]
             off = [] if n == 0 else ["--gradient", "off"]
-            answer = json.loads(output(a, a.ensemble, "bench", "--json", "--progress", "none", "--precision", a.precision, *common, *off, env=OURS))
+            answer = json.loads(output(a, threads, a.ensemble, "bench", "--json", "--progress", "none", "--precision", a.precision, *common, *off, env=OURS))
             if len(answer["results"]) != 1:
                 sys.exit(f"compare: {a.ensemble} gave {len(answer['results'])} results")
             ours, self.machine = answer["results"][0], answer["machine"]
@@ -140,7 +179,7 @@ class Duel:
             if n == 0 and ours.get("gradient_case"):
                 off = ["--gradient", ",".join(str(ours["gradient_case"][k]) for k in ("base", "crop", "batch", "depth"))]
             for script in a.scripts.split(","):
-                for line in output(a, a.python, script, *common, *off, "--forms", forms).splitlines():
+                for line in output(a, threads, a.python, script, *common, *off, "--forms", forms).splitlines():
                     r = json.loads(line)
                     self.theirs.setdefault(r["form"], []).append(r)
                     if r.get("error"):
@@ -184,7 +223,7 @@ def markdown(duels, a):
     runtimes = "".join(f", {v}" for v in dict.fromkeys(r["runtime"] for r in first if r.get("runtime")))
     preload = f", LD_PRELOAD={peer['preload']}" if peer.get("preload") else ""
     lines = [f"{m['cpu']}, {m['cores']} cores; {m['go']}, oneDNN {m['onednn']}; PyTorch {peer.get('torch')}{runtimes}, OMP_WAIT_POLICY={peer.get('wait_policy')}{preload}. "
-             f"Ours in {a.precision}. Medians of {a.rounds} alternate rounds, with the smallest and largest of them. Others used {100 * statistics.median(a.loads):.1f} % of the processors, at most {100 * max(a.loads):.1f} %."]
+             f"Ours in {a.precision}. Medians of {a.rounds} alternate rounds, with the smallest and largest of them. Others used {100 * statistics.median(a.loads):.1f} % of the processors, at most {100 * max(a.loads):.1f} %. As many programs as threads had at least {min(a.shares):.2f} of the rate of one."]
     for p in PHASES:
         lines += ["", f"## {p[0]}", "", "| network | threads | ours ms | GFLOP/s (of peak) | published ms | ratio | best peer | ms | ratio | ours MiB | best MiB | ratio | error ours | best |",
                   "|---|--:|--:|--:|--:|--:|---|--:|--:|--:|--:|--:|--:|--:|", *(d.row(*p) for d in duels)]
@@ -211,6 +250,7 @@ def main():
     p.add_argument("--steps", type=int, default=0, help="measured steps of a turn; 0 means as --seconds allows")
     p.add_argument("--seconds", type=float, default=3, help="time for the steps of a turn")
     p.add_argument("--others", type=float, default=0.05, help=f"share of the processors that others may use during a run; beyond it the run is repeated, up to {TRIES - 1} times")
+    p.add_argument("--cores", type=float, default=0.85, help="least rate of as many programs at once as threads, relative to one, before and after a run; below it the run is repeated, as for --others")
     p.add_argument("--out", help="also write the tables to this file, after every case")
     a = p.parse_args()
     if a.rounds < 1:
@@ -223,7 +263,7 @@ def main():
     if why is not None:
         log(f"skipped: {a.python} has no PyTorch: {why}\n  fix: install it (pip install torch numpy) and name that Python with --python or PYTHON")
         return
-    duels, a.loads = [], []
+    duels, a.loads, a.shares = [], [], []
     for base, crop, batch, threads in itertools.product(*(x.split(",") for x in (a.base, a.crop, a.batch, a.threads))):
         d = Duel(["--model", a.model, "--base", base, "--crop", crop, "--batch", batch, "--threads", threads, "--depth", str(a.depth)])
         log(*d.case)
