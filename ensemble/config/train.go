@@ -394,7 +394,7 @@ var TrainSchema = newSchema[Train]("train", slices.Concat([]schema.Key{
 	{Path: "train.loss.kind", Default: string(CRPSLoss), Check: OneOf(Losses...), Example: string(CRPSLoss),
 		Help: "Loss function. crps: CRPS of the predicted distribution against the analysis; for head members, of the normal distribution with their mean and standard deviation. pinball: for a Bernstein quantile function, at 99 levels. cross_entropy: for a histogram. crps_members: CRPS of the members. mse, l1, ssim, ms_ssim: distances from the spread of the full ensemble."},
 	{Path: "train.loss.spread", Default: "0", Check: AtLeast(0), Example: "0.5",
-		Help: "Weight of the loss of the full ensemble's spread, relative to the main loss."},
+		Help: "Weight of the loss of the full ensemble's spread, relative to the main loss. 0: it is not trained, so it is neither scored nor published."},
 	{Path: "train.seed", Default: "1", Check: AtLeast(0), Example: "1",
 		Help: "Seed of all random numbers."},
 	{Path: "train.early_stop.patience", Default: "10", Check: AtLeast(0), Example: "10",

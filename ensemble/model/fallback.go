@@ -98,7 +98,9 @@ func (m *Model) Fallback(method string, init ensemble.Init, stats []task.Statist
 			}
 			m.addFallback(out, at, st.Mean, dist.Normal, [][]float32{st.Mean, spread})
 		}
-		out.Spread = append(out.Spread, full...)
+		if m.Spec.TrainsSpread() {
+			out.Spread = append(out.Spread, full...)
+		}
 	}
 	if out.Members == nil {
 		m.censor(out, len(stats))

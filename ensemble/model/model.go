@@ -375,7 +375,7 @@ func (m *Model) loadArrays(path string, kind ensemble.Standardisation, lean bool
 //
 // Shape: Mean, Sigma, Spread [lead][variable][level][NY·NX]; Mean and Sigma are nil for a spread
 // head. Parameters [parameter] of this shape are those of a distribution that is not normal, in the
-// order of its family; those of a normal distribution are Mean and Sigma.
+// order of its family; those of a normal distribution are Mean and Sigma. Spread is nil if no loss trained it.
 type Forecast struct {
 	Mean, Sigma, Spread []float32
 	Parameters          [][]float32
@@ -453,6 +453,9 @@ func (m *Model) Infer(ctx context.Context, init ensemble.Init, stats []task.Stat
 	}
 	if other != nil && err == nil {
 		err = other.toPhysical(out, init, stats)
+	}
+	if !m.Spec.TrainsSpread() {
+		out.Spread, out.Clipped = nil, 0
 	}
 	return m.gather(out, stats, err)
 }

@@ -126,7 +126,7 @@ data:
   split: {fractions: {train: 0.45, validation: 0.15}} # enough test dates for p-values
 model: {kind: unet3d, base: 2, stages: 2, dropout: 0}
 baselines: [climatology]
-train: {epochs: 2, batch_size: 4, learning_rate: 0.02, threads: 1, networks: 1, early_stop: {patience: 0}}
+train: {epochs: 2, batch_size: 4, learning_rate: 0.02, threads: 1, networks: 1, loss: {spread: 0.5}, early_stop: {patience: 0}}
 """
 
 

@@ -22,6 +22,7 @@ ONE_FIELD = {
     "data__targets": "[{variable: t, levels: [850hPa]}]",
     "model__head": "spread",
     "train__loss__kind": "mse",
+    "train__loss__spread": 0,
 }
 WIND = {
     "data__forecasts": "[wind.nc]",
@@ -36,13 +37,15 @@ STAGES = {
     "model__bias__stages": 1,
     "model__bias__folds": 2,
     "train__stages__bias__epochs": 1,
+    "train__loss__spread": 0,
 }
 
 CASES: dict[str, Mapping[str, Any]] = {
     "unet3d, several networks": {"train__networks": 2, "model__embedding": 2, "data__standardise": "las"},
     "unet3d, divisible grid": {"model__stages": 1, "data__features": "[spread, first]"},
     "unet3d, no control": {"data__members__control": "none", "data__standardise": "las"},
-    "unet3d, spread": {"model__head": "spread", "train__loss__kind": "mse"},
+    "unet3d, spread": {"model__head": "spread", "train__loss__kind": "mse", "train__loss__spread": 0},
+    "unet3d, no loss of the spread": {"train__loss__spread": 0},
     "unet3d, two leads": {"data__target_leads": "[24h, 48h]"},
     "unet3d, channels removed": {
         "model__base": 4,
@@ -103,7 +106,8 @@ def test_prediction(name: str, train: Callable[..., Path], predict: Callable[...
     run, out = exported(train, program, name, keys)
     wind = "wind" in str(keys.get("data__forecasts"))
     head = keys.get("model__head", "distribution")
-    products = "[ensemble_spread]" if head == "spread" else "[mean,spread,ensemble_spread,parameters]"
+    estimated = head == "spread" or "model__method" in keys or keys.get("train__loss__spread") != 0
+    products = "[ensemble_spread]" if head == "spread" else f"[mean,spread,{'ensemble_spread,' if estimated else ''}parameters]"
     want = ew.open_products(predict(run, 37, source="wind" if wind else "upper", set={"products": products})).isel(
         forecast_reference_time=0
     )
@@ -112,6 +116,7 @@ def test_prediction(name: str, train: Callable[..., Path], predict: Callable[...
     have = model.predict(members)
     names = [n for n in want.data_vars if n != "crs"]
     assert len(names) >= (1 if head == "spread" else 3) and set(names) <= set(have.data_vars), name
+    assert estimated == any(n.endswith("_ensemble_spread") for n in have.data_vars), name
     raw = members[next(iter(members.data_vars if not wind else ["si10"]))].isel(realization=slice(3)).mean("realization")
     for n in names:
         w, h = want[n].transpose(*have[n].dims), have[n]

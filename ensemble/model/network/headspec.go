@@ -15,6 +15,12 @@ type HeadSpec struct {
 	Members      *MemberHeadSpec   `json:"members,omitempty"`
 }
 
+// TrainsSpread reports whether a loss trains the estimated spread of the full ensemble. If none does, that output is the
+// one of an untrained network: no forecast has it.
+func (s Spec) TrainsSpread() bool {
+	return s.Head.Spread != nil || s.Staged() || s.Head.Distribution != nil && s.Head.Distribution.SpreadWeight > 0
+}
+
 // SpreadSpec is a head that predicts the spread of the full ensemble.
 type SpreadSpec struct {
 	Loss config.Loss `json:"loss"` // one of config.SpreadLosses

@@ -16,8 +16,10 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/run/runtest"
 	"github.com/ensemble-weather/ensemble/ensemble/run/train"
 	"github.com/ensemble-weather/ensemble/ensemble/run/verify"
+	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/io/product"
 	"github.com/ensemble-weather/ensemble/postproc/dist"
+	"github.com/ensemble-weather/ensemble/postproc/score"
 )
 
 // The schema accepts exactly the families of the heads, each with its losses, and thresholds for those with a
@@ -59,7 +61,8 @@ func TestVerifyOfAnyFamily(t *testing.T) {
 		t.Fatal(err)
 	}
 	o := predict.Options{RunDir: runDir, Input: f.GRIB2[17:], Out: out, Formats: []product.Format{product.NetCDF}, Version: "test", Threads: 1}
-	o.Publish = runtest.Publishing(t, "products=[mean, spread, ensemble_spread, parameters, probabilities, members]", "probabilities=[\"t>0 degC\"]")
+	untrainedSpread(t, trained, o)
+	o.Publish = runtest.Publishing(t, "products=[mean, spread, parameters, probabilities, members]", "probabilities=[\"t>0 degC\"]")
 	predicted, err := predict.Run(context.Background(), o)
 	if err != nil {
 		t.Fatal(err)
@@ -117,5 +120,31 @@ func TestVerifyOfAnyFamily(t *testing.T) {
 	}
 	if !slices.ContainsFunc(as.Warnings, func(w string) bool { return strings.Contains(w, "although its distribution is not normal") }) {
 		t.Errorf("warnings %q", as.Warnings)
+	}
+}
+
+// untrainedSpread: no loss trained the spread of the full ensemble, so it is neither scored nor published, and refused if it is
+// requested.
+func untrainedSpread(t *testing.T, r *train.Result, o predict.Options) {
+	t.Helper()
+	for _, v := range r.Scores.Scores {
+		if v.ID == score.SpreadRMSE.ID {
+			t.Errorf("the spread that no loss trained is scored: %+v", v)
+		}
+	}
+	o.Publish = runtest.Publishing(t, "products=[mean, ensemble_spread]")
+	if _, err := predict.Run(context.Background(), o); exit.CodeOf(err) != exit.Usage || !strings.Contains(err.Error(), "train.loss.spread") {
+		t.Errorf("a request of it: %v", err)
+	}
+	o.Out, o.Publish = t.TempDir(), runtest.Publishing(t)
+	predicted, err := predict.Run(context.Background(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	count := func(kind product.Kind) int {
+		return len(fields(t, predicted.Outputs, func(e ensemble.Entry) bool { return verify.KindOf(e) == kind }))
+	}
+	if count(product.Mean) == 0 || count(product.EnsembleSpread) > 0 {
+		t.Errorf("by default %d fields of the mean, %d of the spread that no loss trained", count(product.Mean), count(product.EnsembleSpread))
 	}
 }

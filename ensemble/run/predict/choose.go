@@ -91,6 +91,10 @@ func ChooseProducts(m *model.Model, c config.Publishing, grid *ensemble.Grid, fa
 	if err := checkMemberProducts(m, ch.products, c.Coupling); err != nil {
 		return nil, err
 	}
+	if slices.Contains(ch.products, config.EnsembleSpreadProduct) && !m.Spec.TrainsSpread() {
+		return nil, &exit.Error{Code: exit.Usage, What: "the model has no " + config.EnsembleSpreadProduct, At: "products", Why: "no loss trained it: it was trained with train.loss.spread: 0",
+			Fix: "remove it from products, or train with train.loss.spread above 0"}
+	}
 	ch.members = !m.Spec.PredictsMembers() && (slices.Contains(ch.products, config.MembersProduct) || slices.Contains(ch.products, config.NeighbourhoodAnyProduct))
 	if c.Output.Area != (ensemble.Area{}) {
 		var err error
@@ -120,7 +124,7 @@ func defaultProducts(m *model.Model, c config.Publishing) (words []string) {
 	}
 	if m.Spec.PredictsMembers() {
 		words = append(words, config.MembersProduct)
-	} else {
+	} else if m.Spec.TrainsSpread() {
 		words = append(words, config.EnsembleSpreadProduct)
 	}
 	if m.IsNonNormal() && !slices.Contains(c.Output.Formats, string(product.GRIB2)) { // verification uses them

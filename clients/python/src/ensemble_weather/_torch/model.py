@@ -33,12 +33,12 @@ class Outputs:
     """The forecast of a network, in SI units; NaN where a member is missing.
 
     mean, spread      mean and standard deviation of the distribution; None of a network that predicts the spread only
-    ensemble_spread   estimated spread of the full ensemble
+    ensemble_spread   estimated spread of the full ensemble; None if no loss trained it
     parameters        of the distribution, by name; mu and sigma of a normal one
     Shapes: [N V D Y X] for V pairs of lead and variable on D levels.
     """
 
-    ensemble_spread: Tensor
+    ensemble_spread: Tensor | None = None
     mean: Tensor | None = None
     spread: Tensor | None = None
     parameters: Mapping[str, Tensor] | None = None
@@ -117,8 +117,10 @@ class ExportedModel(nn.Module):
         e, mean = self.get_buffer("error_scale"), x["mean"]
         given = [net(x) for net in self.networks]
         spread = _average([net(x)["spread"] for net in self.spreads] if self.spreads else [g["spread"] for g in given])
-        ensemble_spread = torch.where(torch.isnan(mean), mean, torch.relu(e * spread))
+        ensemble_spread: Tensor | None = torch.where(torch.isnan(mean), mean, torch.relu(e * spread))
         head = self.description["model"]["network"]["head"].get("distribution")
+        if head is not None and self.bias is None and not head.get("spread_weight"):
+            ensemble_spread = None
         if head is None:
             return Outputs(ensemble_spread)
         if self.bias is not None:
@@ -132,7 +134,7 @@ class ExportedModel(nn.Module):
             average = of.average(networks) if of.average else [_average(p) for p in zip(*networks, strict=True)]
         return self._distribution(ensemble_spread, average, x)
 
-    def _distribution(self, ensemble_spread: Tensor, parameters: Sequence[Tensor], x: Mapping[str, Tensor]) -> Outputs:
+    def _distribution(self, ensemble_spread: Tensor | None, parameters: Sequence[Tensor], x: Mapping[str, Tensor]) -> Outputs:
         """Parameters in SI units, recalibrated, with the moments of the published distribution."""
         e, centre = self.get_buffer("error_scale"), x["mean"]
         name, of = self.description["model"]["network"]["head"]["distribution"]["family"], self._family(len(self.networks))
