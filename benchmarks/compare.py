@@ -30,6 +30,7 @@ WORST = 0.05  # distance from float64, of gradients or predictions, up to which 
 COARSE = {"float32": ("bf16", "int8"), "bf16_products": ("int8",), "bf16": ("int8",)}  # words of forms with fewer bits, by our precision
 TRIES = 4  # runs of a program while others use the processors
 PATIENCE = 300  # seconds to wait for cores
+SETTLED = 3  # probes of them in a row: it takes a host seconds of load on all processors to give each a core
 # PROBE prints the rate of matrix products in the first cache on one thread, for a third of a second from a given time on.
 PROBE = """
 import sys, time
@@ -86,10 +87,13 @@ def cores(a, threads):
 
 
 def wait_for_cores(a, threads):
-    """Waits until each thread has a core of its own, or PATIENCE ends; the last share."""
-    end = time.monotonic() + PATIENCE
-    while (share := cores(a, threads)) < a.cores and time.monotonic() < end:
-        log(f"{threads} programs at once have {share:.2f} of the rate of one")
+    """Waits until each thread has had a core of its own for some time, or PATIENCE ends; the last share."""
+    end, good = time.monotonic() + PATIENCE, 0
+    while good < SETTLED and time.monotonic() < end:
+        share = cores(a, threads)
+        good = good + 1 if share >= a.cores else 0
+        if not good:
+            log(f"{threads} programs at once have {share:.2f} of the rate of one")
     return share
 
 
@@ -250,7 +254,7 @@ def main():
     p.add_argument("--steps", type=int, default=0, help="measured steps of a turn; 0 means as --seconds allows")
     p.add_argument("--seconds", type=float, default=3, help="time for the steps of a turn")
     p.add_argument("--others", type=float, default=0.05, help=f"share of the processors that others may use during a run; beyond it the run is repeated, up to {TRIES - 1} times")
-    p.add_argument("--cores", type=float, default=0.85, help="least rate of as many programs at once as threads, relative to one, before and after a run; below it the run is repeated, as for --others")
+    p.add_argument("--cores", type=float, default=0.93, help="least rate of as many programs at once as threads, relative to one, before and after a run; below it the run is repeated, as for --others")
     p.add_argument("--out", help="also write the tables to this file, after every case")
     a = p.parse_args()
     if a.rounds < 1:
