@@ -30,7 +30,7 @@ WORST = 0.05  # distance from float64, of gradients or predictions, up to which 
 COARSE = {"float32": ("bf16", "int8"), "bf16_products": ("int8",), "bf16": ("int8",)}  # words of forms with fewer bits, by our precision
 TRIES = 4  # runs of a program while others use the processors
 PATIENCE = 300  # seconds to wait for cores
-SETTLED = 3  # probes of them in a row: it takes a host seconds of load on all processors to give each a core
+SETTLED = 3  # probes of them in a row: a host took eight seconds of load on both processors to give each a core
 # PROBE prints the rate of matrix products in the first cache on one thread, for a third of a second from a given time on.
 PROBE = """
 import sys, time
