@@ -77,19 +77,7 @@ func world(r *rand.Rand, first, dates, points, m int, bias, spread, explained fl
 func TestSteps(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	train, test := world(r, 0, 600, 16, 10, 0.5, 0.7, 0.2), world(r, 600, 700, 16, 10, 0.5, 0.7, 0.2)
-	steps := fit(t, train)
-	rows := make([]Sums, len(test))
-	for i := range test {
-		sums, err := steps.Score(&test[i], Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		rows[i] = sums[0]
-	}
-	rep, err := NewReport(rows, 10, significance.Bootstrap{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	rep := decompose(t, train, test)
 	want := Theory(0.5, 0.7, 1, 10, 0.2)
 	for i, w := range want.values()[:7] {
 		near(t, "score", rep.values()[i], w, 0.015)
@@ -138,6 +126,18 @@ func TestSeason(t *testing.T) {
 		return cases
 	}
 	train, test := seasonal(world(r, 0, 731, 16, 10, 0.5, 0.7, 0.2)), seasonal(world(r, 731, 731, 16, 10, 0.5, 0.7, 0.2))
+	rep := decompose(t, train, test)
+	want := Theory(0.5, 0.7, 1, 10, 0.2)
+	near(t, "S₄ of a seasonal world", rep.Seasonal, want.Calibrated, 0.015)
+	near(t, "information", rep.Seasonal-rep.Model, want.Calibrated-want.Model, 0.015)
+	if rep.Calibrated-rep.Seasonal < 0.1 {
+		t.Errorf("local EMOS without season has the CRPS %g, with season %g", rep.Calibrated, rep.Seasonal)
+	}
+}
+
+// decompose fits the steps to some cases and scores others.
+func decompose(t *testing.T, train, test []Case) *Report {
+	t.Helper()
 	steps := fit(t, train)
 	rows := make([]Sums, len(test))
 	for i := range test {
@@ -147,16 +147,11 @@ func TestSeason(t *testing.T) {
 		}
 		rows[i] = sums[0]
 	}
-	rep, err := NewReport(rows, 10, significance.Bootstrap{})
+	rep, err := NewReport(rows, len(test[0].Members), significance.Bootstrap{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := Theory(0.5, 0.7, 1, 10, 0.2)
-	near(t, "S₄ of a seasonal world", rep.Seasonal, want.Calibrated, 0.015)
-	near(t, "information", rep.Seasonal-rep.Model, want.Calibrated-want.Model, 0.015)
-	if rep.Calibrated-rep.Seasonal < 0.1 {
-		t.Errorf("local EMOS without season has the CRPS %g, with season %g", rep.Calibrated, rep.Seasonal)
-	}
+	return rep
 }
 
 // fit learns the steps from cases.
