@@ -7,9 +7,10 @@ errors as Markdown, with ratios.
 Runs alternate (ours, theirs, ours, ...), so that other load affects both; figures are medians
 over the rounds. The first round tries every form of PyTorch, OpenVINO and ONNX Runtime, the
 later ones those that can still be the fastest, and the published ones. A run during which other
-programs, or other tenants of the host, used more than --others of the processors is repeated, and so
+programs, or other tenants of the host, used more than --others of the processors is repeated. So
 is one on several threads before or after which as many programs at once do not have --cores of the rate of
-one: hosts let two processors of a virtual machine share a core at times, which nothing in it shows. A form whose gradient or
+one, or a message between two of them takes longer than --message: hosts let two processors of a virtual machine share a core
+at times, or run on cores without a common cache, and nothing in the machine shows it. A form whose gradient or
 prediction is further than 5 % from float64 is not counted as best, nor one whose products have
 fewer bits than ours.
 
@@ -30,7 +31,7 @@ WORST = 0.05  # distance from float64, of gradients or predictions, up to which 
 COARSE = {"float32": ("bf16", "int8"), "bf16_products": ("int8",), "bf16": ("int8",)}  # words of forms with fewer bits, by our precision
 TRIES = 4  # runs of a program while others use the processors
 PATIENCE = 300  # seconds to wait for cores
-SETTLED = 3  # probes of them in a row: a host took eight seconds of load on both processors to give each a core
+SETTLED = 3  # probes of them in a row: it takes a host seconds of load on all processors to give each a core
 # PROBE prints the rate of matrix products in the first cache on one thread, for a third of a second from a given time on.
 PROBE = """
 import sys, time
@@ -44,6 +45,24 @@ while time.monotonic() < start + 0.3:
         a @ a
     n += 100
 print(n / (time.monotonic() - start))
+"""
+# MESSAGE prints the median time in ns that two processes take to pass a number in memory to the other and back, with what Python adds.
+MESSAGE = """
+import mmap, os, statistics, time
+box, times = memoryview(mmap.mmap(-1, 4096)).cast("q"), []
+if os.fork() == 0:
+    for i in range(1, 20001):
+        while box[0] != i:
+            pass
+        box[64] = i
+    os._exit(0)
+for i in range(1, 20001):
+    start = time.perf_counter_ns()
+    box[0] = i
+    while box[64] != i:
+        pass
+    times.append(time.perf_counter_ns() - start)
+print(statistics.median(times))
 """
 BEHIND = 1.3  # slowdown relative to the fastest up to which a form is measured again
 # OMP_WAIT_POLICY is that of the peers: threads of OpenMP that spin take the processors from the threads of this program.
@@ -76,8 +95,20 @@ def run(command, env):
     return p.stdout, min(1, max(0, (busy_ - busy - (own_ - own)) / (time.monotonic() - start) / os.cpu_count()))
 
 
-def cores(a, threads):
-    """The rate of as many programs at once as threads, relative to that of one: 1 if each has a core of its own."""
+class Cores:
+    """What threads have: the rate of as many programs at once, relative to that of one (1 if each has a core of its own), and the ns of a message between two."""
+
+    def __init__(self, a, threads):
+        self.share = share(a, threads) if threads > 1 else 1
+        self.message = float(subprocess.check_output([a.python, "-c", MESSAGE], text=True)) if threads > 1 else 0
+        self.good = self.share >= a.cores and not 0 < a.message < self.message
+
+    def __str__(self):
+        return f"programs at once have {self.share:.2f} of the rate of one, a message takes {self.message:.0f} ns"
+
+
+def share(a, threads):
+    """The rate of as many programs at once as threads, relative to that of one."""
     def rate(count):
         start = time.time() + 0.5
         env = os.environ | {"OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
@@ -87,31 +118,31 @@ def cores(a, threads):
 
 
 def wait_for_cores(a, threads):
-    """Waits until each thread has had a core of its own for some time, or PATIENCE ends; the last share."""
+    """Waits until the cores have been good for some time, or PATIENCE ends; the last ones."""
     end, good = time.monotonic() + PATIENCE, 0
     while good < SETTLED and time.monotonic() < end:
-        share = cores(a, threads)
-        good = good + 1 if share >= a.cores else 0
+        cores = Cores(a, threads)
+        good = good + 1 if cores.good else 0
         if not good:
-            log(f"{threads} programs at once have {share:.2f} of the rate of one")
-    return share
+            log(f"before a run {threads} {cores}")
+    return cores
 
 
 def output(a, threads, *command, env=None):
     """The standard output of the quietest of the runs of a program: the first one in which others left the processors and cores alone, or the best of a few."""
     best = None
     for _ in range(TRIES):
-        before = wait_for_cores(a, threads) if threads > 1 else 1
+        before = wait_for_cores(a, threads) if threads > 1 else Cores(a, 1)
         text, others = run(command, env)
-        share = min(before, cores(a, threads)) if threads > 1 else 1
-        if best is None or others - share < best[1] - best[2]:
-            best = text, others, share
-        if others <= a.others and share >= a.cores:
+        after = Cores(a, threads)
+        tried = (others > a.others) + (not before.good) + (not after.good), others, text, [before, after]
+        best = min(best or tried, tried, key=lambda t: t[:2])
+        if tried[0] == 0:
             break
-        log(f"other programs used {100 * others:.0f} % of the processors; {threads} programs at once had {share:.2f} of the rate of one")
+        log(f"other programs used {100 * others:.0f} % of the processors; after the run {threads} {after}")
     a.loads.append(best[1])
-    a.shares.append(best[2])
-    return best[0]
+    a.placed += best[3]
+    return best[2]
 
 
 def three(x):
@@ -227,7 +258,7 @@ def markdown(duels, a):
     runtimes = "".join(f", {v}" for v in dict.fromkeys(r["runtime"] for r in first if r.get("runtime")))
     preload = f", LD_PRELOAD={peer['preload']}" if peer.get("preload") else ""
     lines = [f"{m['cpu']}, {m['cores']} cores; {m['go']}, oneDNN {m['onednn']}; PyTorch {peer.get('torch')}{runtimes}, OMP_WAIT_POLICY={peer.get('wait_policy')}{preload}. "
-             f"Ours in {a.precision}. Medians of {a.rounds} alternate rounds, with the smallest and largest of them. Others used {100 * statistics.median(a.loads):.1f} % of the processors, at most {100 * max(a.loads):.1f} %. As many programs as threads had at least {min(a.shares):.2f} of the rate of one."]
+             f"Ours in {a.precision}. Medians of {a.rounds} alternate rounds, with the smallest and largest of them. Others used {100 * statistics.median(a.loads):.1f} % of the processors, at most {100 * max(a.loads):.1f} %. As many programs as threads had at least {min(c.share for c in a.placed):.2f} of the rate of one; a message between two took {max(c.message for c in a.placed):.0f} ns at most."]
     for p in PHASES:
         lines += ["", f"## {p[0]}", "", "| network | threads | ours ms | GFLOP/s (of peak) | published ms | ratio | best peer | ms | ratio | ours MiB | best MiB | ratio | error ours | best |",
                   "|---|--:|--:|--:|--:|--:|---|--:|--:|--:|--:|--:|--:|--:|", *(d.row(*p) for d in duels)]
@@ -255,6 +286,7 @@ def main():
     p.add_argument("--seconds", type=float, default=3, help="time for the steps of a turn")
     p.add_argument("--others", type=float, default=0.05, help=f"share of the processors that others may use during a run; beyond it the run is repeated, up to {TRIES - 1} times")
     p.add_argument("--cores", type=float, default=0.93, help="least rate of as many programs at once as threads, relative to one, before and after a run; below it the run is repeated, as for --others")
+    p.add_argument("--message", type=float, default=0, help="longest time in ns of a message between two programs and back, likewise; 0: any. Cores with a common cache need about 250, those of two chiplets of an EPYC 600")
     p.add_argument("--out", help="also write the tables to this file, after every case")
     a = p.parse_args()
     if a.rounds < 1:
@@ -267,7 +299,7 @@ def main():
     if why is not None:
         log(f"skipped: {a.python} has no PyTorch: {why}\n  fix: install it (pip install torch numpy) and name that Python with --python or PYTHON")
         return
-    duels, a.loads, a.shares = [], [], []
+    duels, a.loads, a.placed = [], [], []
     for base, crop, batch, threads in itertools.product(*(x.split(",") for x in (a.base, a.crop, a.batch, a.threads))):
         d = Duel(["--model", a.model, "--base", base, "--crop", crop, "--batch", batch, "--threads", threads, "--depth", str(a.depth)])
         log(*d.case)
