@@ -72,7 +72,7 @@ func TestSavedIndex(t *testing.T) {
 	if testdata.Root() != "" {
 		files, err := filepath.Glob(filepath.Join(testdata.Root(), "formats", "grib[12]", "*"))
 		if err != nil || len(files) == 0 {
-			t.Fatal(files, err)
+			t.Fatalf("no GRIB files in formats/grib1 and grib2 of the test data %s (ENSEMBLE_TEST_DATA): %v", testdata.Root(), err)
 		}
 		for _, path := range files {
 			b, err := os.ReadFile(path)
