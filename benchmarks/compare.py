@@ -51,12 +51,12 @@ MESSAGE = """
 import mmap, os, statistics, time
 box, times = memoryview(mmap.mmap(-1, 4096)).cast("q"), []
 if os.fork() == 0:
-    for i in range(1, 20001):
+    for i in range(1, 5001):
         while box[0] != i:
             pass
         box[64] = i
     os._exit(0)
-for i in range(1, 20001):
+for i in range(1, 5001):
     start = time.perf_counter_ns()
     box[0] = i
     while box[64] != i:
@@ -99,8 +99,7 @@ class Cores:
     """What threads have: the rate of as many programs at once, relative to that of one (1 if each has a core of its own), and the ns of a message between two."""
 
     def __init__(self, a, threads):
-        self.share = share(a, threads) if threads > 1 else 1
-        self.message = float(subprocess.check_output([a.python, "-c", MESSAGE], text=True)) if threads > 1 else 0
+        self.share, self.message = (share(a, threads), float(subprocess.check_output([a.python, "-c", MESSAGE], text=True))) if threads > 1 else (1, 0)
         self.good = self.share >= a.cores and not 0 < a.message < self.message
 
     def __str__(self):
@@ -132,7 +131,7 @@ def output(a, threads, *command, env=None):
     """The standard output of the quietest of the runs of a program: the first one in which others left the processors and cores alone, or the best of a few."""
     best = None
     for _ in range(TRIES):
-        before = wait_for_cores(a, threads) if threads > 1 else Cores(a, 1)
+        before = wait_for_cores(a, threads)
         text, others = run(command, env)
         after = Cores(a, threads)
         tried = (others > a.others) + (not before.good) + (not after.good), others, text, [before, after]
@@ -257,8 +256,10 @@ def markdown(duels, a):
     peer = next((r for r in first if r.get("torch")), {})
     runtimes = "".join(f", {v}" for v in dict.fromkeys(r["runtime"] for r in first if r.get("runtime")))
     preload = f", LD_PRELOAD={peer['preload']}" if peer.get("preload") else ""
+    slowest = max(c.message for c in a.placed)
+    message = f"; a message between two took {slowest:.0f} ns at most" if slowest else ""
     lines = [f"{m['cpu']}, {m['cores']} cores; {m['go']}, oneDNN {m['onednn']}; PyTorch {peer.get('torch')}{runtimes}, OMP_WAIT_POLICY={peer.get('wait_policy')}{preload}. "
-             f"Ours in {a.precision}. Medians of {a.rounds} alternate rounds, with the smallest and largest of them. Others used {100 * statistics.median(a.loads):.1f} % of the processors, at most {100 * max(a.loads):.1f} %. As many programs as threads had at least {min(c.share for c in a.placed):.2f} of the rate of one; a message between two took {max(c.message for c in a.placed):.0f} ns at most."]
+             f"Ours in {a.precision}. Medians of {a.rounds} alternate rounds, with the smallest and largest of them. Others used {100 * statistics.median(a.loads):.1f} % of the processors, at most {100 * max(a.loads):.1f} %. As many programs as threads had at least {min(c.share for c in a.placed):.2f} of the rate of one{message}."]
     for p in PHASES:
         lines += ["", f"## {p[0]}", "", "| network | threads | ours ms | GFLOP/s (of peak) | published ms | ratio | best peer | ms | ratio | ours MiB | best MiB | ratio | error ours | best |",
                   "|---|--:|--:|--:|--:|--:|---|--:|--:|--:|--:|--:|--:|--:|", *(d.row(*p) for d in duels)]
